@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from antiphon import Server
+from antiphon import Context, Server
 from tests.asking.driving import EVERYTHING, accept
-from tests.asking.test_rounds import make, steps, unwound
+from tests.asking.test_rounds import Name, make, steps, unwound
 from tests.support import http
 from tests.support.memory import in_memory
 from tests.support.polling import until
@@ -148,6 +148,40 @@ async def test_a_response_that_nobody_takes_is_refused() -> None:
         refused = await http.request(session.port, "POST", without, body)
         assert refused.status == 400
         assert "names no session" in refused.error["message"]
+
+
+@pytest.mark.parametrize("store", [None, "memory:"])
+async def test_the_first_answer_in_a_session_counts_and_another_one_is_refused(store: str | None) -> None:
+    server = Server("asking", store=store)
+    ended = asyncio.Event()
+
+    @server.tool
+    async def greet(ctx: Context) -> str:
+        name = (await ctx.elicit("Name?", Name)).name
+        await ended.wait()
+        return f"Hello, {name}!"
+
+    async with serving(server) as address:
+        session = await opened(address.port)
+
+        async def answer(name: str) -> http.Response:
+            body = {"jsonrpc": "2.0", "id": question, "result": accept(name=name)}
+            return await http.request(session.port, "POST", session.headers, json.dumps(body).encode())
+
+        async with session.asking("tools/call", {"name": "greet", "arguments": {}}) as connection:
+            await connection.receive_head()
+            (question,) = [event.frame["id"] async for event in _with_data(connection, 1)]
+            given = await asyncio.gather(*(answer(name) for name in ("Ada", "Bob", "Eve")))
+            assert sorted(each.status for each in given) == [202, 400, 400]
+            first = ("Ada", "Bob", "Eve")[[each.status for each in given].index(202)]
+            assert (await answer(first)).status == 202
+            ended.set()
+            (frame,) = [event.frame async for event in _with_data(connection, 1)]
+            assert frame["result"]["content"][0]["text"] == f"Hello, {first}!"
+        assert (await answer(first)).status == 202
+        refused = await answer("Mallory")
+        assert (refused.status, refused.error["code"]) == (400, -32602)
+        assert "There is another answer already, and the first one counts" in refused.error["message"]
 
 
 async def test_a_response_to_a_question_whose_call_has_ended_is_accepted_and_has_no_effect() -> None:

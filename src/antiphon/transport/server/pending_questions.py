@@ -16,6 +16,7 @@ from antiphon.errors import Failure
 from antiphon.instrumentation import current_trace_context, find_instruments
 from antiphon.instrumentation.facts import MessageFacts
 from antiphon.model.question import Question
+from antiphon.model.request import RequestId
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect
@@ -42,6 +43,11 @@ class PendingQuestions:
     def are_open(self) -> bool:
         """Whether a question waits for its answer."""
         return bool(self._open)
+
+    def is_open(self, question_id: RequestId | None) -> bool:
+        """Whether the question with this id was asked here, and waits for its answer."""
+        future = self._open.get(str(question_id))
+        return future is not None and not future.done()
 
     async def ask(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ import msgspec
 import pytest
 
 from antiphon import Limits
-from antiphon.errors import SessionLost
+from antiphon.errors import AlreadyAnswered, InvalidRequest, SessionLost, StoreUnavailable
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.request import SetLogLevel, Subscribe, Unsubscribe
 from antiphon.runtime.budget import MemoryBudget, Usages
@@ -146,11 +147,11 @@ async def test_a_cached_session_ends_with_its_lifetime(monkeypatch: pytest.Monke
     assert sessions._budget.reserved == 0
 
 
-def answer_to(id: str) -> Frame:
-    return Frame("2.0", id=id, result={"action": "accept"})
+def answer_to(id: str, action: str = "accept") -> Frame:
+    return Frame("2.0", id=id, result={"action": action})
 
 
-async def test_only_answers_to_questions_of_other_processes_reach_the_store() -> None:
+async def test_only_the_first_answer_to_a_question_of_another_process_is_sent_to_it() -> None:
     async with two_processes() as (here, there):
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
         mine = await here.sessions.open(token, ANONYMOUS)
@@ -166,12 +167,67 @@ async def test_only_answers_to_questions_of_other_processes_reach_the_store() ->
 
         here.store.publish = count  # type: ignore[method-assign]
         genuine = theirs.questions._new_id()
-        for id in ("ask-0123456789abcdef", "x", mine.questions._new_id(), other.questions._new_id()):
-            await here.session_relay.forward_answer(mine, answer_to(id))
+        for id in ("ask-0123456789abcdef", "x", other.questions._new_id()):
+            with pytest.raises(InvalidRequest, match="No question of this session"):
+                await here.session_relay.take_answer(mine, answer_to(id))
+        await here.session_relay.take_answer(mine, answer_to(mine.questions._new_id()))  # it was withdrawn
         assert not published
         for _ in range(3):
-            await here.session_relay.forward_answer(mine, answer_to(genuine))
+            await here.session_relay.take_answer(mine, answer_to(genuine))
         assert len(published) == 1
+
+
+async def test_of_different_answers_at_once_in_two_processes_one_is_accepted() -> None:
+    async with two_processes() as (here, there):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        sessions = [await process.sessions.open(token, ANONYMOUS) for process in (here, there)]
+
+        async def answer(number: int, action: str) -> bool:
+            process, session = (here, there)[number % 2], sessions[number % 2]
+            try:
+                await process.session_relay.take_answer(session, answer_to(question, action))
+            except AlreadyAnswered:
+                return False
+            return True
+
+        for _ in range(5):
+            question = sessions[1].questions._new_id()
+            accepted = await asyncio.gather(*(answer(number, f"action {number}") for number in range(4)))
+            assert accepted.count(True) == 1
+            first = accepted.index(True)
+            assert [await answer(number, f"action {first}") for number in range(2)] == [True, True]
+
+
+async def test_an_answer_for_another_process_is_refused_while_the_store_cannot_be_reached() -> None:
+    async with two_processes() as (here, there):
+        token = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        mine = await here.sessions.open(token, ANONYMOUS)
+        theirs = await there.sessions.open(token, ANONYMOUS)
+
+        async def fail(key: str, *, until: int) -> bool:
+            raise StoreUnavailable("The store cannot be reached.")
+
+        here.sessions._use_once = fail
+        with pytest.raises(StoreUnavailable):
+            await here.session_relay.take_answer(mine, answer_to(theirs.questions._new_id()))
+        own = mine.questions._new_id()
+        await here.session_relay.take_answer(mine, answer_to(own))
+        with pytest.raises(AlreadyAnswered):
+            await here.session_relay.take_answer(mine, answer_to(own, "decline"))
+
+
+async def test_answers_that_a_process_no_longer_remembers_are_refused() -> None:
+    process = Process()
+    token = process.sessions.create(NEGOTIATED, ANONYMOUS)
+    session = await process.sessions.open(token, ANONYMOUS)
+    before = process.budget.reserved
+    questions = [session.questions._new_id() for _ in range(1001)]
+    for question in questions:
+        await process.session_relay.take_answer(session, answer_to(question))
+    assert process.budget.reserved - before <= 1000 * 256
+    await process.session_relay.take_answer(session, answer_to(questions[-1]))
+    with pytest.raises(InvalidRequest, match="not remembered"):
+        await process.session_relay.take_answer(session, answer_to(questions[0], "decline"))
 
 
 async def test_the_cancellation_of_a_call_with_a_huge_id_does_not_reach_the_store() -> None:

@@ -452,21 +452,23 @@ class Endpoint:
             return
         try:
             request = dialect.answered(frame)
+            if request is None:
+                await self._take_answer_in_session(session, frame, headers)
         except RequestError:
-            exchange.phase = "reading"  # the message is refused as a whole
+            exchange.phase = "reading"  # the message is refused as a whole; its id is one of the server's
             raise
         if request is not None:
             await self._take_answer(exchange, request, principal)
-            return
-        refusal = None
+
+    async def _take_answer_in_session(self, session: Session | None, frame: Frame, headers: Headers) -> None:
+        """Take a response to a question of a session; raises `InvalidRequest` if there is none to answer."""
         if self._dialects.is_sessionless(frame, self._version(headers)):
-            refusal = "In this version a server makes no requests: there is nothing to answer."
-        elif session is None:
-            refusal = "There is nothing to answer: this message names no session, in which a server asks."
-        elif not session.questions.answer(frame):
-            refusal = await self._session_relay.forward_answer(session, frame)
-        if refusal is not None:
-            raise InvalidRequest(refusal)  # without the id: it is one of the server's
+            raise InvalidRequest("In this version a server makes no requests: there is nothing to answer.")
+        if session is None:
+            raise InvalidRequest(
+                "There is nothing to answer: this message names no session, in which a server asks."
+            )
+        await self._session_relay.take_answer(session, frame)
 
     async def _take_answer(self, exchange: Exchange, request: Any, principal: Principal) -> None:
         """Take a response that answers the question of a task, which was asked on no connection."""

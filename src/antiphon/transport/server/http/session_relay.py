@@ -7,15 +7,17 @@ the one that asked, runs the call or has the stream. Owns the messages about ses
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from antiphon.errors import RequestError
+from antiphon.errors import InvalidRequest, RequestError, StoreUnavailable
 from antiphon.model.request import RequestId, SetLogLevel, Subscribe, Unsubscribe
 from antiphon.runtime.relay import Relay
+from antiphon.transport.server.http.question_ids import Asker
 from antiphon.transport.server.http.sessions import Session, Sessions
 from antiphon.wire.jsonrpc import Frame
 
@@ -62,28 +64,42 @@ class SessionRelay:
         """Whether there may be other processes to forward events to."""
         return self._relay.is_open
 
-    async def forward_answer(self, session: Session, frame: Frame) -> str | None:
-        """Forward the response to a question that another process asked, once; return why nobody takes it.
+    async def take_answer(self, session: Session, frame: Frame) -> None:
+        """Deliver the response to a question, here or to the process that asked. The first one counts.
 
-        This process may have asked itself, and have closed the question: its call was cancelled, or took too
-        long. The client has heard of that, and the response was on its way. Some clients end the session if
-        it is refused, so it is not.
+        Raises `AlreadyAnswered` for another one, and `InvalidRequest` if nobody takes it. This process may
+        have withdrawn the question: its call was cancelled, or has ended. The client has heard of that, and
+        its response was on its way. Some clients end the session if it is refused, so it is not.
         """
-        asker = session.asker_of(frame.request_id)
+        question_id = frame.request_id
+        is_open = session.questions.is_open(question_id)
+        asker = "this process" if is_open else session.asker_of(question_id)
         if asker is None:
-            return "No question of this session has this id, or the time to answer it is over."
-        if asker == "this process":
-            return None
-        if not self._relay.is_open:
-            return "Another process asked this question, and shares no store with this one."
-        assert isinstance(frame.request_id, str)
-        if not session.may_forward(frame.request_id):
-            return None
+            raise InvalidRequest("No question of this session has this id, or the time to answer it is over.")
+        assert isinstance(question_id, str)
         body = {"result": frame.result} if frame.error is UNSET else {"error": frame.error}
-        await self._send(
-            _SessionEvent(session.name, answer={"jsonrpc": "2.0", "id": frame.request_id, **body})
-        )
-        return None
+        if not await self._is_first(session, asker, question_id, body):
+            return
+        if asker == "this process":
+            session.questions.answer(frame)
+        else:
+            answer = {"jsonrpc": "2.0", "id": question_id, **body}
+            await self._send(_SessionEvent(session.name, answer=answer))
+
+    async def _is_first(
+        self, session: Session, asker: Asker, question_id: str, body: Mapping[str, Any]
+    ) -> bool:
+        """Return whether an answer is the first one; raises `AlreadyAnswered` for another one."""
+        answer = sha256(msgspec.json.encode(body, order="sorted")).digest()
+        if self._relay.is_open:
+            try:
+                return await self._sessions.is_first_answer(question_id, answer)
+            except StoreUnavailable:
+                if asker == "another process":
+                    raise
+        elif asker == "another process":
+            raise InvalidRequest("Another process asked this question, and shares no store with this one.")
+        return session.is_first_answer(question_id, answer)
 
     async def forward_cancellation(self, session: Session, request_id: RequestId) -> None:
         """Forward the cancellation of a call that another process runs."""

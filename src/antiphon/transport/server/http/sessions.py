@@ -13,15 +13,17 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
+from hashlib import sha256
 
 import msgspec
 
 from antiphon import wall_clock
-from antiphon.errors import Busy, SealError, SessionLost
+from antiphon.errors import AlreadyAnswered, Busy, InvalidRequest, SealError, SessionLost
 from antiphon.instrumentation.facts import MessageFacts, hashed_session_id
 from antiphon.model.identity import Principal
 from antiphon.model.request import RequestId, RequestMeta
 from antiphon.runtime.budget import Account, MemoryBudget, decoded_size, share_of
+from antiphon.runtime.carriers.connection import ANSWER_TIMEOUT_SECONDS
 from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.call import SessionState
 from antiphon.runtime.execution.supervisor import Supervised
@@ -37,16 +39,18 @@ __all__ = ["Session", "Sessions"]
 
 _SESSION_BYTES = 4096
 """The memory of a session without its capabilities and subscriptions, about."""
-_MAX_FORWARDED_ANSWERS = 1000
-"""How many questions of other processes a session remembers as answered."""
+_MAX_ANSWERS = 1000
+"""How many answers a session remembers."""
 _RETRY_AFTER_SECONDS = 30
 """When a client should try again after all sessions were in use."""
-_FORWARDED_BYTES = 256
-"""The memory of the id of one of them, about."""
+_ANSWER_BYTES = 256
+"""The memory of one of them, about."""
 _ENDED_PER_SESSION = 10
 """How many ended sessions are recorded for each session that a process may hold."""
 _ENDED_KEY = "session-ended:"
 """The start of the keys by which a store records ended sessions. Stores hold them: it never changes."""
+_ANSWERED_KEY = "session-answered:"
+"""The start of the keys by which a store records answers in sessions. Stores hold them: it never changes."""
 
 UseOnce = Callable[..., Awaitable[bool]]
 
@@ -84,7 +88,10 @@ class Session:
         self.state = SessionState(limits, account)
         self.questions = PendingQuestions(lambda: question_ids.create(name))
         self._question_ids = question_ids
-        self._forwarded: dict[str, None] = {}
+        self._answers: dict[str, bytes] = {}
+        """The hashes of answers, by the ids of their questions."""
+        self.has_forgotten = False
+        """Whether an answer may have been given that is not among them."""
         self.calls = ActiveCalls()
         self.request_meta: RequestMeta | None = None
         """The metadata of its usual calls, once there was one."""
@@ -113,18 +120,24 @@ class Session:
         """Return which process asked a question in the session; `None` if no question has this id."""
         return self._question_ids.asker_of(self.name, question_id)
 
-    def may_forward(self, question_id: str) -> bool:
-        """Return whether an answer may be passed on to the process that asked. It is true once for each.
+    def is_first_answer(self, question_id: str, answer: bytes) -> bool:
+        """Remember an answer by its hash; return whether it is the first one, and not the same again.
 
-        Raises `Busy` if there is no memory to remember it.
+        Raises `AlreadyAnswered` if it is another one, `InvalidRequest` if the question was closed and its
+        answer may have been forgotten, and `Busy` if there is no memory to remember it.
         """
-        if question_id in self._forwarded:
+        given = self._answers.get(question_id)
+        if given is not None:
+            _check_same_answer(given == answer)
             return False
-        self.account.reserve(_FORWARDED_BYTES, "the answer")
-        self._forwarded[question_id] = None
-        if len(self._forwarded) > _MAX_FORWARDED_ANSWERS:
-            del self._forwarded[next(iter(self._forwarded))]
-            self.account.release(_FORWARDED_BYTES)
+        if self.has_forgotten and not self.questions.is_open(question_id):
+            raise InvalidRequest("This question is no longer open, and its answer is not remembered.")
+        self.account.reserve(_ANSWER_BYTES, "the answer")
+        self._answers[question_id] = answer
+        if len(self._answers) > _MAX_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+            self.account.release(_ANSWER_BYTES)
+            self.has_forgotten = True
         return True
 
     def create_stream(self) -> EventBuffer:
@@ -222,7 +235,26 @@ class Sessions:
             raise _lost()
         if has_ended():  # meanwhile
             raise _lost()
-        return self.find(token, principal) or self._cache(token, content.negotiated, principal, expires)
+        session = self.find(token, principal)
+        if session is None:
+            session = self._cache(token, content.negotiated, principal, expires)
+            session.has_forgotten = True
+        return session
+
+    async def is_first_answer(self, question_id: str, answer: bytes) -> bool:
+        """Record an answer for all processes; return whether it is the first one, and not the same again.
+
+        Raises `AlreadyAnswered` if it is another one, and `StoreUnavailable`.
+        """
+        until = int((wall_clock.now() + ANSWER_TIMEOUT_SECONDS) * 1000)
+        question = _ANSWERED_KEY + sha256(question_id.encode()).hexdigest()
+        given = f"{question}:{answer.hex()}"
+        if await self._use_once(question, until=until):
+            await self._use_once(given, until=until)
+            return True
+        # A key that expires at once is not recorded, so this only asks whether it was.
+        _check_same_answer(not await self._use_once(given, until=0))
+        return False
 
     def find_by_name(self, name: str) -> Session | None:
         """Return the session with a name, or `None` if this process does not cache it."""
@@ -335,6 +367,14 @@ class Sessions:
 def _size(group: OrderedDict[str, Session]) -> int:
     """Return how many bytes the sessions of a group have reserved."""
     return sum(session.account.size for session in group.values())
+
+
+def _check_same_answer(is_same: bool) -> None:
+    """Check that an answer is the one that its question has; raises `AlreadyAnswered`."""
+    if not is_same:
+        raise AlreadyAnswered(
+            "This question is answered. There is another answer already, and the first one counts."
+        )
 
 
 def _lost() -> SessionLost:

@@ -138,7 +138,7 @@ TABLES = (
         "the oldest one is forgotten, and from then on late answers are refused",
     ),
     Table(
-        "records in the store of ended sessions, of request states that were used, and of answers in sessions",
+        "records in the store of ended sessions, used request states, and answers in sessions",
         "as many as callers end in `session_lifetime`, use in `state_lifetime`, or give in an hour",
         "some 200 bytes each",
         "none: limit the rate in front of the server",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
@@ -45,6 +46,33 @@ async def test_a_ping_of_the_servers_is_answered() -> None:
 async def test_a_request_that_nobody_handles_is_refused() -> None:
     answer = await ask_client({"method": "sampling/createMessage", "params": {}})
     assert answer["error"]["code"] == MethodNotFound.code
+
+
+RELATED = {"io.modelcontextprotocol/related-task": {"taskId": "t1"}}
+
+
+async def test_an_answer_names_the_task_that_the_question_names() -> None:
+    params = {"message": "Who?", "requestedSchema": {}, "_meta": RELATED}
+    answer = await ask_client({"method": "elicitation/create", "params": params}, elicit=lambda asked: {})
+    assert answer == {
+        "jsonrpc": "2.0",
+        "id": "q1",
+        "result": {"action": "accept", "content": {}, "_meta": RELATED},
+    }
+
+
+async def test_an_answer_names_its_task_at_both_places_where_servers_that_name_it_beside_look() -> None:
+    question = {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {}}}
+    answer = await ask_client({**question, "_meta": RELATED}, elicit=lambda asked: {"name": "Ada"})
+    assert answer["result"] == {"action": "accept", "content": {"name": "Ada"}, "_meta": RELATED}
+    assert answer["_meta"] == RELATED
+
+
+@pytest.mark.parametrize("meta", [{}, {"io.modelcontextprotocol/related-task": "t1"}, {"x": 1}, None])
+async def test_an_answer_to_a_question_that_names_no_task_names_none(meta: Any) -> None:
+    params = {"message": "Who?", "requestedSchema": {}, "_meta": meta}
+    answer = await ask_client({"method": "elicitation/create", "params": params}, elicit=lambda asked: {})
+    assert answer["result"] == {"action": "accept", "content": {}}
 
 
 async def test_a_question_to_the_person_is_answered_with_defaults_filled_in() -> None:
@@ -157,14 +185,18 @@ async def test_more_questions_than_a_client_works_on_at_once_are_refused() -> No
     async def reply(request_id: Any, result: Any) -> None:
         replied.append(request_id)
 
+    def accept(number: int) -> None:
+        asked = jsonrpc.decode(jsonrpc.request(number, "wait", {}))
+        handlers.accept(asked, partial(reply, number), refuse)
+
     async def refuse(request_id: Any, error: RequestError) -> None:
         refused[request_id] = error.message
 
     handlers = Callbacks({"wait": wait}, max_requests=2)
     for number in (1, 2):
-        handlers.accept(jsonrpc.decode(jsonrpc.request(number, "wait", {})), reply, refuse)
+        accept(number)
     await asyncio.sleep(0)
-    handlers.accept(jsonrpc.decode(jsonrpc.request(3, "wait", {})), reply, refuse)
+    accept(3)
     await until(lambda: refused)
     go_on.set()
     await until(lambda: len(replied) == 2)

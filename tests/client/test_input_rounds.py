@@ -76,6 +76,114 @@ async def test_a_task_that_asks_in_place_of_its_result_is_an_error_where_nobody_
             await client.task("t1").result(timeout=30)
 
 
+ECHO = {"mode": "form", "message": "Who?", "requestedSchema": {"type": "object"}}
+ASKED_IN_OTHER_SHAPES = [
+    pytest.param(
+        {"AdditionalInfoRequested": {"elicitation": [{"params": ECHO}]}, "isError": False},
+        r"AdditionalInfoRequested.*--protocol DRAFT-000-additional-info",
+        id="additional info",
+    ),
+    pytest.param(
+        {"content": [{"type": "elicitation", **ECHO}], "isError": False},
+        r"type 'elicitation'.*--protocol DRAFT-001-content",
+        id="content of type elicitation",
+    ),
+    pytest.param(
+        {"content": [{"type": "text", "text": "Half."}, {"type": "sampling", "messages": []}]},
+        r"type 'sampling'.*--protocol DRAFT-001-content",
+        id="content of type sampling",
+    ),
+    pytest.param(
+        {"method": "elicitation/create", "params": ECHO}, "elicitation/create inside", id="a message"
+    ),
+    pytest.param({"inputRequests": {"who": QUESTION}}, "'inputRequests' in a result that", id="no type"),
+    pytest.param(
+        {"resultType": "complete", "content": [], "requestState": "sealed"},
+        "'requestState' in a result that",
+        id="a state in a complete result",
+    ),
+]
+PROTOCOLS = [MODERN, LEGACY, OLDEST, DRAFT]
+
+
+@pytest.mark.parametrize("version", PROTOCOLS)
+async def test_a_request_that_the_server_wants_again_is_repeated_as_it_was(version: str) -> None:
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        is_first = len(line.asked(asked["method"])) == 1
+        return {"result": {"resultType": "input_required"} if is_first else ANSWERS[asked["method"]]}
+
+    line = Line(answer, version=version)
+    async with Client(line, protocol=version) as client:
+        assert (await client.call("greet", {"x": 1})).text == "Done."
+        await client.read("memo://a")
+    for method in ("tools/call", "resources/read"):
+        first, second = line.asked(method)
+        assert first == second
+        assert "requestState" not in second
+
+
+@pytest.mark.parametrize("version", PROTOCOLS)
+async def test_a_server_that_always_wants_the_request_again_is_given_up(version: str) -> None:
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"result": {"resultType": "input_required"}}
+
+    line = Line(answer, version=version)
+    async with Client(line, protocol=version, max_rounds=3) as client:
+        with pytest.raises(BadAnswer, match="still asking after 3 rounds"):
+            await client.call("greet")
+    assert len(line.asked("tools/call")) == 3
+
+
+@pytest.mark.parametrize("version", PROTOCOLS)
+@pytest.mark.parametrize(("result", "says"), ASKED_IN_OTHER_SHAPES)
+async def test_a_question_in_another_shape_is_no_success(
+    version: str, result: dict[str, Any], says: str
+) -> None:
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        return {"result": result}
+
+    async with Client(Line(answer, version=version), elicit=ada, protocol=version) as client:
+        with pytest.raises(BadAnswer, match=says):
+            await client.call("greet", check=False)
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY, DRAFT])
+@pytest.mark.parametrize(("result", "says"), ASKED_IN_OTHER_SHAPES)
+async def test_a_question_in_another_shape_is_no_result_of_a_task(
+    version: str, result: dict[str, Any], says: str
+) -> None:
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["method"] == "tasks/result":
+            return {"result": result}
+        task = {"taskId": "t1", "status": "completed", "pollInterval": 20}
+        return {"result": {**task, **({"result": result} if version == MODERN else {})}}
+
+    line = Line(answer, version=version, tasks=TASKS, **MODERN_TASKS)
+    async with Client(line, elicit=ada, protocol=version) as client:
+        with pytest.raises(BadAnswer, match=says):
+            await client.task("t1").result(timeout=30)
+
+
+async def test_the_last_part_of_a_stream_that_asks_is_no_success() -> None:
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        if "inputResponses" in asked["params"]:
+            return DONE
+        return {"result": {**ASKING, "partial-content": [], "isComplete": True}}
+
+    async with Client(Line(answer, version=DRAFT), elicit=ada, protocol=DRAFT) as client:
+        assert (await client.call("greet")).text == "Done."
+
+
+@pytest.mark.parametrize("version", PROTOCOLS)
+async def test_a_server_that_names_what_it_does_not_ask_is_taken_at_its_word(version: str) -> None:
+    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        nothing = {"inputRequests": None, "requestState": None, "AdditionalInfoRequested": None}
+        return {"result": {**nothing, **DONE["result"]}}
+
+    async with Client(Line(answer, version=version), protocol=version) as client:
+        assert (await client.call("greet")).text == "Done."
+
+
 async def test_the_draft_names_a_task_in_the_metadata_of_its_answer() -> None:
     answered = False
 

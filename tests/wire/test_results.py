@@ -45,7 +45,6 @@ def test_an_error_is_of_the_class_that_has_its_code() -> None:
     [
         (INPUT_REQUIRED, {"inputRequests": []}, "does not say which"),
         (INPUT_REQUIRED, {"inputRequests": {}, "requestState": 1}, "does not say which"),
-        (INPUT_REQUIRED, {}, "neither questions nor state"),
         (INPUT_REQUIRED, {"inputRequests": {"k": "Name?"}}, "asks 'k' without a method and params"),
         (INPUT_REQUIRED, {"inputRequests": {"k": {"params": []}}}, "asks 'k' without a method and params"),
         (results.resource, {}, "a resource without contents"),
@@ -73,6 +72,14 @@ def test_what_a_bad_answer_lacks_is_named(
 ) -> None:
     with pytest.raises(BadAnswer, match=says):
         read(fields)
+
+
+@pytest.mark.parametrize("fields", [{}, {"inputRequests": {}}, {"inputRequests": None, "requestState": None}])
+def test_a_server_may_want_the_request_again_without_a_question_and_without_a_state(
+    fields: dict[str, Any],
+) -> None:
+    asked = INPUT_REQUIRED(fields)
+    assert (asked.questions, asked.sealed) == ({}, None)
 
 
 @pytest.mark.parametrize(

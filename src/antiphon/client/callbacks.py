@@ -169,7 +169,7 @@ class Callbacks:
     def accept(
         self,
         frame: Frame,
-        reply: Callable[[RequestId, Any], Awaitable[None]],
+        reply: Callable[[Mapping[str, Any]], Awaitable[None]],
         refuse: Callable[[RequestId, RequestError], Awaitable[None]],
         facts: Callable[[str], MessageFacts] | None = None,
     ) -> None:
@@ -202,7 +202,7 @@ class Callbacks:
         self,
         frame: Frame,
         request_id: RequestId,
-        reply: Callable[[RequestId, Any], Awaitable[None]],
+        reply: Callable[[Mapping[str, Any]], Awaitable[None]],
         refuse: Callable[[RequestId, RequestError], Awaitable[None]],
         facts: Callable[[str], MessageFacts] | None,
     ) -> None:
@@ -217,7 +217,7 @@ class Callbacks:
             except RequestError as error:
                 await refuse(request_id, error)
             else:
-                await reply(request_id, result)
+                await reply(result)
 
     async def _answer_in_span(
         self, frame: Frame, params: Mapping[str, Any], facts: Callable[[str], MessageFacts] | None

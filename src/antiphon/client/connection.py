@@ -401,8 +401,7 @@ class Connection:
         if frame.request_id is not None:
             if self.dialect.has_sessions:
                 # A person who has filled in a form may log in to send it. No other reply is worth a login.
-                is_elicitation = frame.method == ELICITATION
-                reply = self._answer if is_elicitation else self._reply
+                reply = partial(self._reply, frame, may_log_in=frame.method == ELICITATION)
                 facts = None if self._tracing is None else self._tracing.facts
                 self._callbacks.accept(frame, reply, self._refuse, facts)
             elif not self._has_warned:
@@ -446,11 +445,8 @@ class Connection:
         else:
             logger.debug("%s sent a part for an unknown request: %s", self.channel.peer, error)
 
-    async def _answer(self, request_id: RequestId, result: Any) -> None:
-        await self._send_quietly(self.dialect.reply(request_id, result), self.timeout, may_log_in=True)
-
-    async def _reply(self, request_id: RequestId, result: Any) -> None:
-        await self._send_quietly(self.dialect.reply(request_id, result), self.timeout)
+    async def _reply(self, asked: Frame, result: Mapping[str, Any], *, may_log_in: bool) -> None:
+        await self._send_quietly(self.dialect.reply(asked, result), self.timeout, may_log_in=may_log_in)
 
     async def _refuse(self, request_id: RequestId, error: RequestError) -> None:
         await self._send_quietly(self.dialect.refuse(request_id, error.code, error.message), self.timeout)

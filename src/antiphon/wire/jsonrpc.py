@@ -203,9 +203,9 @@ def request(request_id: RequestId, method: str, params: Any) -> bytes:
     return encode({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
 
 
-def response(request_id: RequestId, result: Any) -> bytes:
-    """Write a response with a result."""
-    return encode({"jsonrpc": "2.0", "id": request_id, "result": result})
+def response(request_id: RequestId, result: Any, **beside: Any) -> bytes:
+    """Write a response with a result, and with fields beside it, which drafts of the specification have."""
+    return encode({"jsonrpc": "2.0", "id": request_id, "result": result, **beside})
 
 
 def failure(request_id: RequestId | None, code: int, message: str, data: Any = None) -> bytes:

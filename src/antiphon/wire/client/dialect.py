@@ -57,6 +57,7 @@ from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.questions import read_questions
 from antiphon.wire.server.inbox import INBOX_NEWS
+from antiphon.wire.server.tasks import RELATED
 
 __all__ = ["ClientDialect", "Message", "comes_from_stateless_server", "forwarded"]
 
@@ -210,9 +211,20 @@ class ClientDialect:
             return None
         return self._notification("notifications/cancelled", _params(Cancel(message.id, reason)))
 
-    def reply(self, request_id: RequestId, result: Any) -> Message:
-        """Write the result of a request that the server made."""
-        return Message(jsonrpc.response(request_id, result), "", headers=self.headers)
+    def reply(self, asked: Frame, result: Mapping[str, Any]) -> Message:
+        """Write the result of a request that the server made; it names the task that the request names.
+
+        https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks#associating-task-related-messages
+        """
+        assert asked.request_id is not None
+        beside = {}
+        task_id = tasks.related(asked.meta) or tasks.related(asked.beside)
+        if task_id is not None:
+            related = {RELATED: {"taskId": task_id}}
+            result = {**result, "_meta": {**(result.get("_meta") or {}), **related}}
+            if tasks.related(asked.beside) is not None:  # such a server may look for it there
+                beside = {"_meta": related}
+        return Message(jsonrpc.response(asked.request_id, result, **beside), "", headers=self.headers)
 
     def refuse(self, request_id: RequestId, code: int, message: str) -> Message:
         """Write the error for a request that the server made."""
@@ -236,7 +248,8 @@ class ClientDialect:
 
     def read_questions(self, fields: Mapping[str, Any]) -> Mapping[str, Question]:
         """Return the questions by key that a result or a task carries; raises `BadAnswer`."""
-        return read_questions(fields.get("inputRequests", {}))
+        requests = fields.get("inputRequests")
+        return read_questions({} if requests is None else requests)
 
     def notification(self, frame: Frame) -> Notification | Cancel | TaskStatus | None:
         """Return the notification in a frame; `None` if this client does not know it or cannot read it."""

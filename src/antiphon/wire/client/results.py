@@ -61,6 +61,7 @@ from antiphon.model.request import Cancel, SubscriptionFilter
 from antiphon.model.ui import UI_EXTENSION
 from antiphon.printable import printable, printable_text
 from antiphon.wire.jsonrpc import Frame, excerpt
+from antiphon.wire.questions import ELICITATION, ROOTS, SAMPLING
 
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
@@ -73,6 +74,7 @@ __all__ += [
     "params_of",
     "prompt",
     "read_notification",
+    "refuse_question",
 ]
 __all__ += ["resource", "result", "server_capabilities", "supported_versions", "version_mismatch"]
 
@@ -98,6 +100,9 @@ _BLOCKS: Mapping[str, type[Any]] = {
     "resource": _Embedded,
     "resource_link": ResourceLink,
 }
+
+_ASKING_BLOCKS = ("elicitation", "sampling")
+"""The types of blocks with which some servers ask, in place of content."""
 
 _ERRORS: Mapping[int, type[RequestError]] = {
     -32700: ParseError,
@@ -147,7 +152,8 @@ def error(value: Any) -> RequestError:
 
 
 def result(fields: Fields) -> Result:
-    """Return the result of a tool."""
+    """Return the result of a tool; raises `BadAnswer` if the fields ask something."""
+    refuse_question(fields)
     meta = fields.get("_meta")
     return Result(
         blocks(fields.get("content")),
@@ -157,13 +163,37 @@ def result(fields: Fields) -> Result:
     )
 
 
+def refuse_question(fields: Fields) -> None:
+    """Raise `BadAnswer` if a complete result asks something: a question is never a success.
+
+    A dialect that reads one of these shapes reads it before.
+    """
+    if fields.get("AdditionalInfoRequested"):
+        raise _unread("with AdditionalInfoRequested", "DRAFT-000-additional-info")
+    method = fields.get("method")
+    if isinstance(method, str) and method in (ELICITATION, SAMPLING, ROOTS):
+        raise BadAnswer(f"The server asks with {method} inside of a result, which no protocol version has.")
+    for key in ("inputRequests", "requestState"):
+        if fields.get(key):
+            raise BadAnswer(
+                f"The server sent {key!r} in a result that is not of the resultType 'input_required', "
+                "so this client cannot tell whether the server asks something."
+            )
+
+
+def _unread(how: str, protocol: str) -> BadAnswer:
+    """Return the error for a question in the shape of another protocol."""
+    return BadAnswer(
+        f"The server asks {how}, which only the protocol {protocol} reads: "
+        f"pass protocol={protocol!r}, or --protocol {protocol} on the command line."
+    )
+
+
 def input_required(dialect: ClientDialect, fields: Fields) -> InputRequired:
-    """Return the questions of a server, and the state to send back; raises `BadAnswer`."""
+    """Return the questions of a server, and the state to send back, or neither; raises `BadAnswer`."""
     asked, sealed = dialect.read_questions(fields), fields.get("requestState")
     if not isinstance(sealed, str | None):
         raise BadAnswer("The server wants input, and does not say which.")
-    if not asked and sealed is None:
-        raise BadAnswer("The server wants input, and has neither questions nor state.")
     return InputRequired(asked, sealed=sealed)
 
 
@@ -346,10 +376,9 @@ def blocks(value: Any) -> tuple[Block, ...]:
 
 
 def _block(value: Any) -> Block:
-    """Return a content block; a block of an unknown type stays a dict."""
-    kind = (
-        _BLOCKS.get(value["type"]) if isinstance(value, dict) and isinstance(value.get("type"), str) else None
-    )
+    """Return a content block; a block of an unknown type stays a dict, and one that asks is refused."""
+    stated = value.get("type") if isinstance(value, dict) else None
+    kind = _BLOCKS.get(stated) if isinstance(stated, str) else None
     if kind is not None:
         block = _convert(value, kind, "content")
         if isinstance(block, _Embedded):
@@ -357,6 +386,8 @@ def _block(value: Any) -> Block:
         return cast(Block, block)
     if not isinstance(value, dict):
         raise BadAnswer(f"The server sent a content block that is not an object: {excerpt(value)}.")
+    if stated in _ASKING_BLOCKS:
+        raise _unread(f"with content of the type {stated!r}", "DRAFT-001-content")
     return cast(Block, value)
 
 

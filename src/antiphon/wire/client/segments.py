@@ -15,7 +15,6 @@ from antiphon.model.segment import Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 from antiphon.wire.client import results, tasks
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.server.tasks import RELATED
 
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
@@ -60,10 +59,10 @@ def response_part(dialect: ClientDialect, fields: Mapping[str, Any]) -> StreamPa
     is_asking = fields.get("resultType") == "input_required"
     return StreamPart(
         segments=tuple(_segment(content) for content in contents),
-        task_id=task.id if task is not None else _related(fields),
+        task_id=task.id if task is not None else tasks.related(fields.get("_meta")),
         task=task,
         is_complete=complete,
-        end=tasks.task_result(fields) if complete else None,
+        end=tasks.task_result(fields) if complete and not is_asking else None,
         stopped=results.input_required(dialect, fields) if is_asking else None,
     )
 
@@ -93,10 +92,3 @@ def _number(value: Any) -> int:
     if type(value) is not int or value < 1:
         raise BadAnswer(f"The server sent a segment with the number {value!r}: numbers start at 1.")
     return value
-
-
-def _related(fields: Mapping[str, Any]) -> str | None:
-    meta = fields.get("_meta")
-    related = meta.get(RELATED) if isinstance(meta, dict) else None
-    task_id = related.get("taskId") if isinstance(related, dict) else None
-    return task_id if isinstance(task_id, str) else None

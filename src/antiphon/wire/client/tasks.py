@@ -23,7 +23,16 @@ from antiphon.wire.server.tasks import PROGRESS, RELATED
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["acknowledgement", "call_outcome", "fault_error", "moment", "page", "status", "task_result"]
+__all__ = [
+    "acknowledgement",
+    "call_outcome",
+    "fault_error",
+    "moment",
+    "page",
+    "related",
+    "status",
+    "task_result",
+]
 
 Fields = Mapping[str, Any]
 
@@ -64,6 +73,13 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
 def acknowledgement(dialect: ClientDialect, fields: Fields) -> TaskStatus | Done:
     """Return the status in the response to a request about a task, if the response has one."""
     return status(dialect, fields) if "taskId" in fields else DONE
+
+
+def related(meta: Any) -> str | None:
+    """Return the id of the task that metadata names; `None` if it names none."""
+    named = meta.get(RELATED) if isinstance(meta, dict) else None
+    task_id = named.get("taskId") if isinstance(named, dict) else None
+    return task_id if isinstance(task_id, str) else None
 
 
 def task_result(fields: Fields) -> Result:

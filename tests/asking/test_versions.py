@@ -476,6 +476,37 @@ async def test_a_result_that_no_version_can_read_is_the_same_error_in_every_run(
     assert "The result of the step 'pay' cannot be read back through its return annotation" in text
 
 
+@pytest.mark.parametrize("nested", [False, True])
+async def test_a_result_that_only_the_new_version_can_read_stops_the_run(
+    nested: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def paying_as(returns: Any) -> Callable[[Context], Awaitable[str]]:
+        def pay() -> Any:
+            done.append("pay")
+            return Refused.model_construct(id="a")
+
+        pay.__annotations__["return"] = returns
+
+        async def pay_inside(ctx: Context) -> str:
+            return str(await ctx.step(pay))
+
+        async def buy(ctx: Context) -> str:
+            try:
+                paid = str(await ctx.step(pay_inside, ctx) if nested else await ctx.step(pay))
+            except DefinitionError:
+                paid = "refunded"
+                await ctx.elicit("Sure?", bool, key="sure")
+            await ctx.step(note, paid)
+            return paid
+
+        return buy
+
+    with pytest.raises(InternalError, match=CHANGED):
+        await across(paying_as(Refused), paying_as(Receipt))
+    assert done == ["pay"]
+    assert "a result of the step 'pay' that the version which recorded it could not read" in caplog.text
+
+
 async def test_a_step_that_succeeded_keeps_its_result_if_it_is_tried_less_often() -> None:
     def flaky() -> str:
         done.append("flaky")

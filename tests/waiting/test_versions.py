@@ -93,6 +93,39 @@ async def test_an_event_that_never_fitted_is_the_same_failure_in_every_run(tmp_p
         assert "does not fit" in (await handle.result(timeout=30)).text
 
 
+async def test_an_event_that_only_a_new_version_can_read_stops_the_run(tmp_path: Path) -> None:
+    def version(type: Any) -> Server:
+        server = Server("shop", store=f"sqlite:///{tmp_path}/tasks.db")
+
+        def refund() -> None:
+            refunds.append("refund")
+
+        @server.tool(task="required", poll_interval=0.02)
+        async def order(ctx: Context) -> str:
+            try:
+                await ctx.event("payment", key="42", type=type)
+            except Exception:
+                await ctx.step(refund)
+                await ctx.event("shipped", key="42")
+                return "refunded"
+            await ctx.event("shipped", key="42")
+            return "paid"
+
+        return server
+
+    old, new = version(DatedPayment), version(Payment)
+    async with client_of(old) as client:
+        handle = await client.submit("order")
+        await old.send_event("payment", "42", {"amount": 5})
+        await status_of(handle, "Waiting for the event 'shipped'")
+    async with client_of(new) as client:
+        await new.send_event("shipped", "42")
+        await status_of(client.task(str(handle.id)), MESSAGE)
+    async with client_of(version(DatedPayment)) as client:
+        assert (await client.task(str(handle.id)).result(timeout=30)).text == "refunded"
+    assert refunds == ["refund"]
+
+
 async def test_an_answer_of_others_that_a_new_version_does_not_accept_stops_the_run(tmp_path: Path) -> None:
     old, new = shop(tmp_path, Literal["small", "large"]), shop(tmp_path, Literal["small", "medium"])
     async with client_of(old) as client:
@@ -124,4 +157,30 @@ async def test_an_answer_of_others_that_no_run_has_used_is_asked_for_again(tmp_p
 
         await eventually(says_why)
         await client.task(str(handle.id)).cancel()
+    assert refunds == []
+
+
+async def test_an_answer_of_others_that_did_not_fit_is_not_used_by_a_version_that_it_fits(
+    tmp_path: Path,
+) -> None:
+    old, new = shop(tmp_path, Literal["small"]), shop(tmp_path, Literal["small", "large"])
+    ann = Principal("ann", scopes=frozenset({"finance"}))
+    async with client_of(new) as client:
+        handle = await client.submit("expense")
+        (item,) = await asked(new, BOB)
+    async with client_of(old) as client:
+        # It was asked by the new version, which accepts the answer, and the old one asks again.
+        await inbox(old).answer(BOB, item.task_id, item.key, accept(value="large"))
+
+        async def is_asked_again() -> bool:
+            items = (await inbox(old).list(BOB)).items
+            return bool(items) and "does not fit" in items[0].question.message
+
+        await eventually(is_asked_again)
+        await inbox(old).answer(ann, item.task_id, item.key, accept(value="small"))
+        await status_of(client.task(str(handle.id)), "Waiting for the event 'shipped'")
+    again = shop(tmp_path, Literal["small", "large"])
+    async with client_of(again) as client:
+        await again.send_event("shipped", "42")
+        assert (await client.task(str(handle.id)).result(timeout=30)).text == "small"
     assert refunds == []

@@ -76,24 +76,30 @@ def refuse_used(run: Run, entry: str) -> None:
 
 
 def read_recorded(run: Run, entry: str, data: Any, load: Callable[[Any], Any], what: str) -> Any:
-    """Return what an earlier run has recorded as the type of this version; stop the run if it does not fit.
+    """Return what an earlier run has recorded as the type of this version.
 
-    Raises the error of `load` if the run that recorded it had the same error.
+    Raises the error of `load` if the run that recorded it had the same error. Stops the run if only one of
+    the two could read it: the function would take another path.
     """
+    was_unfit = unfit_key(entry) in run.journal.entries
     try:
-        return load(data)
+        value = load(data)
     except Exception as error:
-        if unfit_key(entry) in run.journal.entries:
+        if was_unfit:
             raise
         problem = _problem(error.__cause__ or error)
-        run.stop_for(
-            ReplayMismatch(
-                f"The journal has {what} that this version cannot read: {problem}. Let its type accept what "
-                "the other version recorded, for example with a default for a new field.",
-                found=entry,
-                recorded=entry,
-            )
+        message = (
+            f"The journal has {what} that this version cannot read: {problem}. Let its type accept what "
+            "the other version recorded, for example with a default for a new field."
         )
+        run.stop_for(ReplayMismatch(message, found=entry, recorded=entry))
+    if was_unfit:
+        message = (
+            f"The journal has {what} that the version which recorded it could not read, and this version "
+            "can: the function went on with an error. Keep the old type until the calls under way have ended."
+        )
+        run.stop_for(ReplayMismatch(message, found=entry, recorded=entry))
+    return value
 
 
 def read_new(run: Run, entry: str, data: Any, load: Callable[[Any], Any]) -> tuple[Any, Exception | None]:

@@ -205,11 +205,11 @@ class Run:
             self.answerers = {}
         self.answerers[key] = principals
 
-    def note_used(self, entry: str) -> None:
-        """Note that the function goes on with a recorded answer: it must fit in every later run."""
+    def note_used(self, entry: str, which: Any = True) -> None:
+        """Note that the function goes on with a recorded answer, or with some: every later run has to."""
         entries, mark = self.journal.entries, used_key(entry)
         if entry in entries and mark not in entries:
-            self.journal.note(mark, True)
+            self.journal.note(mark, which)
 
     def _check_asked(self, key: str, question: Question) -> None:
         """Stop the run if an earlier one has asked another kind of question under this key."""

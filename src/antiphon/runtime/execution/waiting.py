@@ -28,6 +28,7 @@ from antiphon.model.waiting import OtherAnswer, Wait, describe_audience
 from antiphon.runtime.authoring.typed_dicts import adapt_typed_dicts
 from antiphon.runtime.carriers.base import Check, Parking
 from antiphon.runtime.execution.branches import escape, next_key
+from antiphon.runtime.execution.fingerprints import used_key
 from antiphon.runtime.execution.journal import MISSING
 from antiphon.runtime.execution.recorded import check_recorded, read_new, read_recorded, refuse_used
 from antiphon.runtime.execution.run import Run
@@ -239,7 +240,7 @@ async def ask_others(
     run.note_answerers(key, [Principal(id) for id in answers.accepted])
     accepted = [*answers.accepted.values()]
     if len(accepted) >= needed or any(answer.action != "accept" for answer in accepted):
-        run.note_used(others_entry(key))
+        run.note_used(others_entry(key), answers.numbers)
         await run.yield_in_replay()
         return accepted
     refuse_used(run, others_entry(key))
@@ -295,6 +296,8 @@ class _Answers(NamedTuple):
 
     accepted: dict[str, ElicitResult]
     """The first answer of each principal that fits, by the id of the principal."""
+    numbers: list[int]
+    """Which of the recorded answers these are."""
     unfit: Counter[str]
     """How many answers of each principal do not fit."""
     problem: str | None
@@ -304,16 +307,22 @@ class _Answers(NamedTuple):
 def _read(
     run: Run, question: Elicit | OpenUrl, key: str, check: Check | None, names: Sequence[str]
 ) -> _Answers:
-    recorded: Sequence[OtherAnswer] = run.journal.entries.get(others_entry(key), ())
-    accepted, unfit, problem = dict[str, ElicitResult](), Counter[str](), None
-    for principal, _, response in recorded:
-        answer, problem = check_recorded(run, question, others_entry(key), response, check)
+    """Read the answers, or those with which an earlier run has gone on: no other one counts after that."""
+    entries, entry = run.journal.entries, others_entry(key)
+    recorded: Sequence[OtherAnswer] = entries.get(entry, ())
+    used = entries.get(used_key(entry), True)  # earlier versions did not note which
+    accepted, numbers, unfit, problem = dict[str, ElicitResult](), list[int](), Counter[str](), None
+    for number, (principal, _, response) in enumerate(recorded):
+        if used is not True and number not in used:
+            continue
+        answer, problem = check_recorded(run, question, entry, response, check)
         run.check_replayed_answer(key, question, is_accepted=problem is None, audience=names)
         if problem is not None:
             unfit[principal] += 1
         elif principal not in accepted:
             accepted[principal] = answer
-    return _Answers(accepted, unfit, problem)
+            numbers.append(number)
+    return _Answers(accepted, numbers, unfit, problem)
 
 
 # Events

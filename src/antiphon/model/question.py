@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -27,6 +28,7 @@ __all__ = [
     "Root",
     "Sample",
     "SampleResult",
+    "place_answers",
     "question_key",
     "read_answer",
     "with_problem",
@@ -128,6 +130,57 @@ def read_answer(question: Question, key: str, response: Any) -> Any:
         return msgspec.convert(response, _ANSWERS[type(question)])
     except msgspec.ValidationError as error:
         raise InvalidParams(f"The response does not answer the question {key!r}: {error}.") from None
+
+
+def place_answers(questions: Mapping[str, Question], answers: Sequence[Any]) -> dict[str, Any]:
+    """Return answers without keys as responses by key: each question takes the first answer that fits it.
+
+    An answer is a response, a field of a form as `{"name": …, "value": …}`, or `None` in place of an answer
+    that the caller does not have yet. Raises `InvalidParams` for an answer that fits no question.
+    """
+    left, responses = list(answers), {}
+    for key, question in questions.items():
+        response = _take(question, left)
+        if response is not None:
+            responses[key] = response
+    for answer in left:
+        if answer is not None:
+            asked = ", ".join(map(repr, questions))
+            raise InvalidParams(
+                f"The answer {reprlib.repr(answer)} fits none of the open questions: {asked}. A form takes "
+                '{"action": …, "content": {…}}, or each field as {"name": …, "value": …}. A model '
+                "answers with a role, content and its name."
+            )
+    return responses
+
+
+def _take(question: Question, left: list[Any]) -> Any:
+    """Take the first answer that fits a question; return `None` if there is none, or it stands for none."""
+    for place, answer in enumerate(left):
+        if answer is None:
+            return left.pop(place)
+        if isinstance(question, Elicit) and _is_field(answer, question):
+            content: dict[str, Any] = {}
+            while (
+                place < len(left) and _is_field(left[place], question) and left[place]["name"] not in content
+            ):
+                field = left.pop(place)
+                content[field["name"]] = field["value"]
+            return {"action": "accept", "content": content}
+        try:
+            msgspec.convert(answer, _ANSWERS[type(question)])
+        except msgspec.ValidationError:
+            continue
+        return left.pop(place)
+    return None
+
+
+def _is_field(answer: Any, form: Elicit) -> bool:
+    """Return whether an answer is a field of a form."""
+    if not isinstance(answer, dict) or answer.keys() != {"name", "value"}:
+        return False
+    fields, name = form.schema.get("properties"), answer["name"]
+    return isinstance(fields, Mapping) and isinstance(name, str) and name in fields
 
 
 def with_problem(question: Question, problem: str | None) -> Question:

@@ -240,10 +240,13 @@ class AnswerTask(Value, frozen=True):
 
 
 class AnswerQuestion(Value, frozen=True):
-    """Answer the only open question of a task, without its key."""
+    """Answer an open question of a task: the one of the key, or the only one."""
 
     task_id: str
     response: dict[str, Any]
+    key: str | None = None
+    in_order: bool = False
+    """Whether a response without a key answers the first of several open questions that it fits."""
 
 
 class Listen(Value, frozen=True):
@@ -323,6 +326,10 @@ class RequestMeta(msgspec.Struct, frozen=True):
     """Whether the caller wants the tool's output while the tool runs."""
     inlines_results: bool = False
     """Whether the status of a task carries the result of the task."""
+    answers: tuple[dict[str, Any] | None, ...] | None = None
+    """Answers without keys, see `place_answers`; `None` if answers have keys."""
+    returns_state: bool = True
+    """Whether the caller sends a request state back with its answers."""
     keys_are_unique: bool = False
     """Whether the key of a task's question names that one alone, also if it is asked again."""
     raw: Mapping[str, Any] = {}

@@ -47,6 +47,10 @@ class Frame(msgspec.Struct, dict=True):
     """Metadata outside of the parameters, where drafts of the specification sometimes put it."""
     stream: Any = UNSET
     """A request for segments, outside of the parameters, where drafts sometimes put it."""
+    elicitation: Any = UNSET
+    """Answers of persons, outside of the parameters, where one draft puts them."""
+    sampling: Any = UNSET
+    """Answers of models, outside of the parameters, where one draft puts them."""
 
     @cached_property
     def params(self) -> dict[str, Any] | UnsetType:

@@ -22,6 +22,10 @@ from antiphon.wire.client.v2026_07_28 import ClientV2026
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated, PlainCall
 from antiphon.wire.server.draft import Draft
+from antiphon.wire.server.draft_000_additional_info import Draft000AdditionalInfo
+from antiphon.wire.server.draft_000_messages import Draft000Messages
+from antiphon.wire.server.draft_001_content import Draft001Content
+from antiphon.wire.server.draft_001_messages import Draft001Messages
 from antiphon.wire.server.v2025_11_25 import V2025, WithoutStructuredContent, WithoutTasks
 from antiphon.wire.server.v2026_07_28 import PROTOCOL_VERSION, V2026
 
@@ -113,6 +117,10 @@ VERSIONS = VersionTable(
     Version("2025-03-26", WithoutStructuredContent, ClientWithoutTasks),
     Version("2024-11-05", WithoutStructuredContent, ClientWithoutTasks),
     Version("DRAFT-2026-v1", Draft, ClientDraft, advertised=False, for_bare_requests=True),
+    Version("DRAFT-000-messages", Draft000Messages, advertised=False),
+    Version("DRAFT-000-additional-info", Draft000AdditionalInfo, advertised=False),
+    Version("DRAFT-001-messages", Draft001Messages, advertised=False),
+    Version("DRAFT-001-content", Draft001Content, advertised=False),
 )
 
 

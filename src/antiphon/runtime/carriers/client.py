@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 
 from antiphon import wall_clock
-from antiphon.errors import InternalError, InvalidParams, SealError
+from antiphon.errors import InternalError, InvalidParams, InvalidRequest, SealError
 from antiphon.model.outcome import InputRequired
 from antiphon.model.question import Question
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
@@ -47,6 +47,11 @@ REFUSAL = (
     "ANTIPHON_SECRETS, and keep it when they restart."
 )
 """The error for a request state that does not open: the same for every reason, which only the log names."""
+_STATELESS = (
+    "This call has to remember what it did before its question, and its caller does not return the request "
+    'state. Send "dev.antiphon/request-state": null in the _meta of the call, and with the answer what came '
+    "with the question under this key. Or call the tool as a task, or use a newer protocol version."
+)
 _CANNOT_OPEN = "Cannot open the request state of request %r: "
 
 _COMPRESSED, _JSON = 1, 2
@@ -152,6 +157,8 @@ class ClientCarrier:
         return stopped
 
     def _sealed(self, call: Call[Any], data: bytes, use: Use) -> str:
+        if not call.request_meta.returns_state:
+            raise InvalidRequest(_STATELESS)
         if not self._warned:
             self._warned = True
             logger.warning(

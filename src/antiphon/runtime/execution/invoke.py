@@ -6,14 +6,16 @@ The same for tools, prompts and resources. `Environment` is what all runs of one
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
 from antiphon.errors import Failure
 from antiphon.model.outcome import InputRequired, Result
+from antiphon.model.question import place_answers
 from antiphon.runtime.artifacts.artifact import takes_artifacts
 from antiphon.runtime.authoring.dependencies import DependencyOverrides
 from antiphon.runtime.authoring.signature import Signature
@@ -146,14 +148,22 @@ class AuthorFunction:
                 await carrier.open(call)  # a state that does not open is refused, used or not
             return await self.invoke(**arguments)
         journal = await carrier.open(call)
-        run = Run(call, journal, limits=environment.limits, shed=environment.shed)
+        answers = call.request_meta.answers
+        # A caller whose answers have no keys cannot be told to make the call again without a question.
+        shed = environment.shed if answers is None else None
+        run = Run(call, journal, limits=environment.limits, shed=shed)
         for _ in range(MAX_RUNS):
             value = await self.run_once(run, arguments, Context(run, environment))
             if type(value) is not InputRequired:
                 return value
             if call.output is not None:
                 await _flush(call.output, journal)
-            closed = await carrier.close(call, journal, value)
+            closed: InputRequired | Mapping[str, Any]
+            if answers:  # only now it is known what they answer
+                closed, answers = place_answers(value.questions, answers), None
+                call.request = msgspec.structs.replace(call.request, input_responses=closed)
+            else:
+                closed = await carrier.close(call, journal, value)
             if isinstance(closed, InputRequired):
                 return closed
             if call.output is not None:

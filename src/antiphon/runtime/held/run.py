@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeAlias
 
 from antiphon.errors import Failure, InvalidParams
-from antiphon.model.question import Question, read_answer
+from antiphon.model.question import Question, place_answers, read_answer
 from antiphon.model.segment import CallerMessage, Segments
 from antiphon.runtime.carriers.process import ProcessCarrier
 from antiphon.runtime.execution.call import Call, Caller
@@ -154,6 +154,8 @@ class HeldRun:
                 "came last, or make the call again, without it."
             )
         responses = call.request.input_responses
+        if call.request_meta.answers:
+            responses = place_answers(self.questions.open, call.request_meta.answers)
         for key, question in self.questions.open.items():
             if key in responses:
                 read_answer(question, key, responses[key])

@@ -26,7 +26,7 @@ from antiphon.errors import (
 from antiphon.model.capabilities import can_answer
 from antiphon.model.identity import Principal, Stranger
 from antiphon.model.outcome import DONE, Done, InputRequired, Result
-from antiphon.model.question import Question
+from antiphon.model.question import Question, place_answers
 from antiphon.model.request import (
     AnswerQuestion,
     AnswerTask,
@@ -190,16 +190,26 @@ class TaskHandlers:
 
     async def _answer_question(self, call: Call[AnswerQuestion]) -> Done:
         request = call.request
+        if request.key is not None:
+            responses: Mapping[str, Any] = {request.key: request.response}
+        else:
+            responses = await self._place_response(call, request)
+        await self._service.answer(request.task_id, call.principal, responses)
+        return DONE
+
+    async def _place_response(self, call: Call[AnswerQuestion], request: AnswerQuestion) -> Mapping[str, Any]:
+        """Return a response without a key by the key of the question that it answers."""
         task = await self._service.get(request.task_id, call.principal)
         # Without an open question, the answer may be a repeated one.
         keys = list(task.questions) or await self._service.last_answered(task.id, call.principal)
-        if len(keys) != 1:
-            raise InvalidParams(
-                f"The task {task.id} has {len(task.questions)} open questions: "
-                "answer by key, with tasks/input_response."
-            )
-        await self._service.answer(task.id, call.principal, dict.fromkeys(keys, request.response))
-        return DONE
+        if len(keys) == 1:
+            return dict.fromkeys(keys, request.response)
+        if task.questions and request.in_order:
+            return place_answers(load_questions(task.questions), [request.response])
+        raise InvalidParams(
+            f"The task {task.id} has {len(task.questions)} open questions: answer by key, with "
+            "tasks/input_response."
+        )
 
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:
         call.work.deadline = float("inf")

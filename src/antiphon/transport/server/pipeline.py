@@ -93,9 +93,14 @@ class Pipeline:
         return self.response(dialect, call, await self._engine.overdue(call))
 
     def response(self, dialect: Dialect, call: Call[Any], outcome: Any) -> bytes:
-        """Return the frame of an outcome; raises `InternalError` if JSON cannot express the outcome."""
+        """Return the frame of an outcome.
+
+        Raises `InternalError` if JSON cannot express the outcome, and `RequestError` if the version cannot.
+        """
         try:
             return dialect.response(call.request, call.id, outcome)
+        except RequestError:
+            raise
         except Exception:
             logger.exception("The outcome of request %r cannot be written as JSON.", call.id)
             raise InternalError(

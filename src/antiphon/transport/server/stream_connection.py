@@ -66,6 +66,8 @@ class StreamConnection:
         self._listeners: set[Supervised] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending_changes: asyncio.Task[None] | None = None
+        self._taking: asyncio.Task[None] | None = None
+        """Takes the last answer that was posted."""
 
     def receive(self, data: bytes | bytearray | str) -> None:
         """Handle one frame. The response is written later."""
@@ -78,12 +80,12 @@ class StreamConnection:
         size = 0 if len(data) <= SMALL_MESSAGE_BYTES else decoded_size(data)
         if frame.method is UNSET:
             if not self._questions.answer(frame):
-                self._spawn(self._take_answer(frame))
+                self._taking = self._spawn(self._take_answer(frame, self._taking))
             return
         if request_id is None:
             self._calls.handle_notification(frame)
         else:
-            self._spawn(self._serve(frame, request_id, size))
+            self._spawn(self._serve(frame, request_id, size, self._taking))
 
     @property
     def unfinished(self) -> int:
@@ -105,7 +107,11 @@ class StreamConnection:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_SECONDS)
 
-    async def _serve(self, frame: Frame, request_id: RequestId, size: int) -> None:
+    async def _serve(
+        self, frame: Frame, request_id: RequestId, size: int, answer_before: asyncio.Task[None] | None
+    ) -> None:
+        if answer_before is not None:
+            await asyncio.wait({answer_before})
         account: Account | None = None
         work = Supervised()
         self._supervisor.enter(work, asyncio.get_running_loop())
@@ -152,11 +158,14 @@ class StreamConnection:
             self._calls.remove(request_id, work)
         await self._write(answer)
 
-    async def _take_answer(self, frame: Frame) -> None:
+    async def _take_answer(self, frame: Frame, answer_before: asyncio.Task[None] | None) -> None:
         """Take a response that answers the question of a task, which was asked on no connection.
 
-        Nothing answers a response, except that an error is written without an id.
+        Nothing answers a response, except that an error is written without an id. It counts before what the
+        client sends next.
         """
+        if answer_before is not None:
+            await asyncio.wait({answer_before})
         work = Supervised()
         self._supervisor.enter(work, asyncio.get_running_loop())
         dialect: Dialect | None = None

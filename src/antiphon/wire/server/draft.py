@@ -1,20 +1,22 @@
 """The draft, as a server speaks it: 2025-11-25 with SEP-2322 and SEP-1905, and without sessions.
 
-Bare requests get it: requests that name no version and belong to no session.
+Bare requests get it: requests that name no version and belong to no session. `DraftBase` is what it has in
+common with earlier drafts, which ask in other ways; `KeylessDraft` is what those share.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec import UNSET
 
-from antiphon.errors import InvalidParams
+from antiphon.errors import InvalidParams, InvalidRequest
 from antiphon.model.capabilities import ANSWERS_EVERYTHING, ServerCapabilities
 from antiphon.model.outcome import InputRequired, Outcome
-from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestMeta
+from antiphon.model.question import ListRoots
+from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestId, RequestMeta
 from antiphon.model.segment import MODES, SegmentPage, Segments
 from antiphon.model.task import TaskResult
 from antiphon.wire import jsonrpc
@@ -24,17 +26,21 @@ from antiphon.wire.server.inbox import INBOX, INBOX_METHODS
 from antiphon.wire.server.tasks import RELATED
 from antiphon.wire.server.v2025_11_25 import V2025
 
-__all__ = ["Draft"]
+__all__ = ["QUESTION", "Draft", "DraftBase", "KeylessDraft"]
+
+QUESTION = "dev.antiphon/question"
+"""The key of the question that a message of a task asks, or that a posted response answers, in `_meta`."""
 
 
-class Draft(V2025):
-    """The draft, in which every result names its type."""
+class DraftBase(V2025):
+    """What all drafts share: questions end a request, and bare requests are taken."""
 
-    methods = {**V2025.methods, "tasks/input_response": AnswerTask, **INBOX_METHODS}
+    methods = {**V2025.methods, **INBOX_METHODS}
     closing_cancels = True
     rounds = True
     resumable = False
-    _ending = None
+    answers_in_order: ClassVar[bool] = False
+    """Whether a response without a key is for the first open question that it fits."""
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request.
@@ -58,28 +64,52 @@ class Draft(V2025):
         return MODES if negotiated is None else super()._takes(negotiated)
 
     def parse(self, frame: Frame) -> Any:
-        """Return the request in a frame; the task and `stream` may stand outside the params."""
-        if frame.stream is not UNSET and isinstance(frame.params, dict) and "stream" not in frame.params:
-            frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "stream": frame.stream}))
-        if frame.method == "tasks/input_response" and isinstance(frame.params, dict):
-            task_id = _one_task(
-                frame.params.get("taskId", UNSET), _related(frame.meta), _related(frame.beside)
-            )
-            if task_id is not UNSET:
-                frame.raw = msgspec.Raw(jsonrpc.encode({**frame.params, "taskId": task_id}))
+        """Return the request in a frame; raises `MethodNotFound` or `InvalidParams`."""
+        if isinstance(frame.params, dict):
+            params = self._understood(frame, frame.params)
+            if params is not frame.params:
+                frame.raw = msgspec.Raw(jsonrpc.encode(params))
         return super().parse(frame)
 
+    def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the params of a request, with what may stand beside them in place of in them."""
+        if frame.stream is not UNSET and "stream" not in params:
+            return {**params, "stream": frame.stream}
+        return params
+
     def answered(self, frame: Frame) -> Any:
-        """Return the answer in a response that names a task: it answers the task's open question.
+        """Return the answer in a response that names a task: it answers an open question of the task.
 
         Raises `InvalidParams` if the response names two tasks.
         """
         if not isinstance(frame.result, dict):
             return None
-        task_id = _one_task(_related(frame.result.get("_meta")), _related(frame.beside))
+        meta = frame.result.get("_meta")
+        task_id = _one_task(_related(meta), _related(frame.beside))
         if not isinstance(task_id, str):
             return None
-        return AnswerQuestion(task_id, {key: value for key, value in frame.result.items() if key != "_meta"})
+        response = {key: value for key, value in frame.result.items() if key != "_meta"}
+        return AnswerQuestion(task_id, response, _key(meta) or _key(frame.beside), self.answers_in_order)
+
+    def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
+        value = super()._capabilities(offered)
+        return {**value, "extensions": {**value.get("extensions", {}), INBOX: {}}} if offered.inbox else value
+
+
+class Draft(DraftBase):
+    """The draft, in which every result names its type."""
+
+    methods = {**DraftBase.methods, "tasks/input_response": AnswerTask}
+    _ending = None
+
+    def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the params of a request; the metadata may name the task that an answer is for."""
+        params = super()._understood(frame, params)
+        if frame.method == "tasks/input_response":
+            task_id = _one_task(params.get("taskId", UNSET), _related(frame.meta), _related(frame.beside))
+            if task_id is not UNSET:
+                return {**params, "taskId": task_id}
+        return params
 
     def _partial_response(self, segments: Segments) -> dict[str, Any]:
         return {**super()._partial_response(segments), "resultType": "complete"}
@@ -95,15 +125,66 @@ class Draft(V2025):
         value["resultType"] = "input_required" if type(inner) is InputRequired else "complete"
         return value
 
-    def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
-        value = super()._capabilities(offered)
-        return {**value, "extensions": {**value.get("extensions", {}), INBOX: {}}} if offered.inbox else value
+
+class KeylessDraft(DraftBase):
+    """What the drafts share whose questions have no keys.
+
+    The answer to a task's question is a response that names the task. Each question of a task has its key in
+    `_meta`, so that a caller that sends it back can repeat its answer.
+    """
+
+    answers_in_order = True
+
+    def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
+        """Return the frame that answers a request: a response, or what the call or the task asks.
+
+        A task's segments that the caller does not have come first: the next request gets the questions.
+        """
+        if type(outcome) is InputRequired:
+            return self.asking(request_id, outcome, None)
+        if isinstance(outcome, TaskResult) and isinstance(outcome.outcome, InputRequired):
+            return self.asking(request_id, outcome.outcome, outcome.task_id)
+        if isinstance(outcome, SegmentPage) and outcome.stopped is not None:
+            if not outcome.blocks:
+                return self.asking(request_id, outcome.stopped, outcome.task_id)
+            outcome = msgspec.structs.replace(outcome, stopped=None)
+        return super().response(request, request_id, outcome)
+
+    def asking(self, request_id: RequestId, stopped: InputRequired, task_id: str | None) -> bytes:
+        """Return the frame of questions; raises `InvalidRequest` if the draft cannot write them."""
+        raise NotImplementedError
+
+    def writable(self, stopped: InputRequired, task_id: str | None) -> list[tuple[str, dict[str, Any]]]:
+        """Return the method and the parameters of each question that the draft can write.
+
+        Raises `InvalidRequest` if there is none.
+        """
+        asked = []
+        for key, question in stopped.questions.items():
+            if not isinstance(question, ListRoots):
+                method, params = self.ask(question)
+                if task_id is not None:
+                    self.add_meta(params, {QUESTION: key})
+                asked.append((method, params))
+        if not asked:
+            what = "root folders" if stopped.questions else "nothing, except that the call is made again"
+            raise InvalidRequest(
+                f"The server asks for {what}, and {self.version} cannot say so. Use another protocol "
+                f"version, such as {self.supported[0]}."
+            )
+        return asked
 
 
 def _related(meta: Any) -> Any:
     """Return the id of the task that metadata names; `UNSET` if they name none."""
     related = meta.get(RELATED) if isinstance(meta, dict) else None
     return related.get("taskId", UNSET) if isinstance(related, dict) else UNSET
+
+
+def _key(meta: Any) -> str | None:
+    """Return the key of the question that metadata names, if it names one."""
+    key = meta.get(QUESTION) if isinstance(meta, dict) else None
+    return key if isinstance(key, str) else None
 
 
 def _one_task(*ids: Any) -> Any:

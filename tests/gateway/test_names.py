@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -94,11 +95,17 @@ def test_two_mounts_with_one_prefix_are_refused() -> None:
 def of_notes(text: str, *uris: str) -> Server:
     server = Server(text)
     for uri in uris:
-        if "{" in uri:
-            server.resource(uri)(lambda day: text)
-        else:
-            server.resource(uri)(lambda: text)
+        offer(server, uri)
     return server
+
+
+def offer(server: Server, uri: str) -> None:
+    """Add a resource or a template, whose text is the name of its server."""
+    text = server.engine.info.name
+    if "{" in uri:
+        server.resource(uri)(lambda day: text)
+    else:
+        server.resource(uri)(lambda: text)
 
 
 async def read(client: Client, uri: str) -> Any:
@@ -176,3 +183,46 @@ async def test_names_that_control_a_terminal_or_reorder_text_are_left_out_with_o
     assert len(left_out) == 2  # one for the tools, and one for the prompts
     assert all("'up' offers: 5 " in line and "'new line'" in line for line in left_out)
     assert all(line.isprintable() for line in left_out)
+
+
+@pytest.mark.parametrize("uri", ["notes://{day}", "notes://today"])
+async def test_a_uri_that_two_servers_have_is_that_of_the_one_mounted_first_although_it_comes_later(
+    uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    honest, hostile = of_notes("honest", uri), of_notes("hostile", uri, "own://all", "own://{day}")
+    async with serving(of_notes("nobody")) as other:
+        port = other.port
+    async with serving(hostile) as second, AsyncExitStack() as servers:
+        gateway = Server("gateway")
+        gateway.mount("one", f"http://127.0.0.1:{port}/mcp")
+        gateway.mount("two", second.url)
+        async with Client(gateway) as client:
+            assert await read(client, "notes://today") == "hostile"
+            await servers.enter_async_context(serving(honest, port=port))
+            await until(lambda: "'two' offers: 1 " in caplog.text, within=60)
+            assert await read(client, "notes://today") == "honest"
+            await add(gateway, hostile, "own://more", "more://{day}")
+            assert await read(client, "notes://today") == "honest"
+            assert await read(client, "own://monday") == "hostile"
+            # Once it was there, a server takes nothing that another one has.
+            await add(gateway, honest, "own://{day}", "own://all", "last://all", "last://{day}")
+            assert await read(client, "own://all") == await read(client, "own://monday") == "hostile"
+
+
+async def add(gateway: Server, server: Server, *uris: str) -> None:
+    """Add resources and templates to a server, and wait until the gateway has followed."""
+    for uri in uris:
+        offer(server, uri)
+    registry = gateway.engine.registry
+    await until(lambda: {*uris} <= {*registry.resources, *registry.templates}, within=60)
+
+
+@pytest.mark.parametrize("uri", ["notes://{day}", "notes://today"])
+async def test_a_server_of_the_same_process_keeps_its_uris_and_the_gateway_starts(uri: str) -> None:
+    async with serving(of_notes("hostile", uri, "own://all")) as one:
+        gateway = Server("gateway")
+        gateway.mount("one", one.url)
+        gateway.mount("two", of_notes("honest", uri))
+        async with Client(gateway) as client:
+            assert await read(client, "notes://today") == "honest"
+            assert await read(client, "own://all") == "hostile"

@@ -19,6 +19,7 @@ import msgspec
 
 from antiphon.errors import DefinitionError
 from antiphon.gateway.names import MAX_NAME_CHARACTERS, attributed, other_prefixes, qualified
+from antiphon.gateway.provider import UpstreamProvider
 from antiphon.model.catalog import Kind
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import ListChanged
@@ -213,8 +214,9 @@ class ServerProvider(Provider):
     def _register(self, *, is_starting: bool) -> None:
         """Offer the items of the server; those that have not changed stay as they are.
 
-        Raises `DefinitionError` for a name of the author's that is taken at the start. Later, and if the name
-        comes from a server that this one mounts, the item is left out.
+        Raises `DefinitionError` for a name of the author's that is taken at the start, except by an upstream
+        server, which leaves it. Later, and if the name comes from a server that this one mounts, the item is
+        left out.
         """
         registry = self._inner.registry
         for kind in _KINDS:
@@ -227,7 +229,10 @@ class ServerProvider(Provider):
                     had = item, is_enabled, self._mounted(item, is_enabled=is_enabled)
                 copies[key] = had
                 is_authors = registry.owner(kind, key) is None
-                if (is_starting and is_authors) or not self._is_left_out(kind, had[2], is_authors, left_out):
+                if is_starting and is_authors:
+                    self._take(kind, had[2])
+                    items.append(had[2])
+                elif not self._is_left_out(kind, had[2], is_authors, left_out):
                     items.append(had[2])
             self._copies[kind], self._left_out[kind] = copies, left_out
             mirrored = {}
@@ -237,6 +242,12 @@ class ServerProvider(Provider):
                 self._engine.replace(self, kind, items, mirrored)
             except DefinitionError as error:
                 raise DefinitionError(f"Cannot mount {self._name!r}: {error}") from None
+
+    def _take(self, kind: Kind, item: Item) -> None:
+        """Let a server behind the gateway leave the name or the URI of an item, if it has that."""
+        key = _key(item)
+        if isinstance(owner := self._engine.registry.owner(kind, key), UpstreamProvider):
+            owner.leave(kind, {key})
 
     def _is_taken(self, kind: Kind, key: str) -> bool:
         """Return whether an item of another owner has a name or a URI."""
@@ -250,7 +261,7 @@ class ServerProvider(Provider):
 
     def _is_left_out(self, kind: Kind, item: Item, is_authors: bool, left_out: set[str]) -> bool:
         """Return whether the name of an item is another's; the first time, log that the item is left out."""
-        key = item.uri if isinstance(item, Resource) else item.name
+        key = _key(item)
         if not self._is_taken(kind, key) and (is_authors or not self._is_anothers(kind, key)):
             return False
         left_out.add(key)
@@ -365,6 +376,10 @@ class ServerProvider(Provider):
         """Tell the providers of the server."""
         for provider in self._inner.registry.providers:
             await provider.unsubscribe(uri, call)
+
+
+def _key(item: Item) -> str:
+    return item.uri if isinstance(item, Resource) else item.name
 
 
 def _is_no_stranger(principal: Principal) -> bool:

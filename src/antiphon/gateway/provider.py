@@ -84,6 +84,7 @@ _KINDS: tuple[Kind, ...] = ("tools", "templates", "resources", "prompts")
 _NAMED: tuple[Kind, ...] = ("tools", "prompts")
 """The lists whose items get a prefix."""
 _URIS: tuple[Kind, ...] = ("resources", "templates")
+_TAKEN = "this name is taken"
 _STALE: Mapping[str, tuple[Kind, ...]] = {
     "tools": ("tools",),
     "resources": ("resources", "templates"),
@@ -271,7 +272,7 @@ class UpstreamProvider(Provider):
     async def _changed(self, change: Change) -> None:
         """Follow a change that the server announces."""
         if isinstance(change, ResourceUpdated):
-            if change.uri in self._subscriptions:
+            if change.uri in self._subscriptions and self._offers(change.uri):
                 self._engine.changes.publish(ResourceUpdated(change.uri))
             return
         self._stale[change.kind] = change.assumed and self._stale.get(change.kind, True)
@@ -378,24 +379,50 @@ class UpstreamProvider(Provider):
         return True
 
     def _offer_made(self, kind: Kind, problems: dict[str, list[str]], covered: Collection[str] = ()) -> None:
-        """Register the items of a list that were made, without those whose names belong to others."""
+        """Register the items of a list that were made, without those whose names belong to others.
+
+        Of two servers with one URI, the one that is mounted first has it, also if it is connected later.
+        """
         registry = self._engine.registry
         registered = registry.registered(kind)
         reserved = other_prefixes(self.prefix, [each.prefix for each in registry.providers])
+        later = self._later_mounts() if kind in _URIS and not self._has_begun else ()
         items: dict[str, _Made] = {}
+        leaving: dict[UpstreamProvider, set[str]] = {}
         for name, made in self._made[kind].items():
             key = _key(made.item)
-            if key in registered and registry.owner(kind, key) is not self:
-                problems.setdefault("this name is taken", []).append(name)
+            owner = registry.owner(kind, key)
+            if key in registered and owner is not self and owner not in later:
+                problems.setdefault(_TAKEN, []).append(name)
             elif kind in _NAMED and key.startswith(reserved):
                 problems.setdefault("the name belongs to another server here", []).append(name)
             elif key in covered:
                 problems.setdefault("a template of another server has this URI", []).append(name)
             else:
                 items[key] = made
+                if isinstance(owner, UpstreamProvider) and owner is not self:
+                    leaving.setdefault(owner, set()).add(key)
+        for other, keys in leaving.items():
+            other.leave(kind, keys)
+        self._offer_items(kind, items)
+        self._report(kind, problems)
+
+    def leave(self, kind: Kind, keys: Collection[str]) -> None:
+        """Stop offering items whose names belong to another server, which was there later."""
+        offered = {
+            key: each for each in self._made[kind].values() if self._owns(kind, key := _key(each.item))
+        }
+        self._offer_items(kind, {key: each for key, each in offered.items() if key not in keys})
+        self._report(
+            kind, {_TAKEN: [_name_of(each.definition) for key, each in offered.items() if key in keys]}
+        )
+
+    def _offer_items(self, kind: Kind, items: Mapping[str, _Made]) -> None:
         mirrored = {key: made.headers for key, made in items.items() if made.headers}
         self._engine.replace(self, kind, [made.item for made in items.values()], mirrored)
-        self._report(kind, problems)
+
+    def _owns(self, kind: Kind, key: str) -> bool:
+        return self._engine.registry.owner(kind, key) is self
 
     def _report(self, kind: Kind, problems: Mapping[str, Sequence[str]]) -> None:
         """Log what was left out, in one line for each reason, unless that was logged before."""
@@ -629,8 +656,7 @@ class UpstreamProvider(Provider):
             resource, _ = registry.resource(uri)
         except AntiphonError:
             return False
-        kind: Kind = "resources" if resource.template is None else "templates"
-        return registry.owner(kind, resource.uri) is self
+        return self._owns("resources" if resource.template is None else "templates", resource.uri)
 
 
 async def _listed(client: UpstreamClient, kind: Kind) -> Sequence[Definition]:

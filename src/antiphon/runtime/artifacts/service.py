@@ -37,6 +37,7 @@ from antiphon.runtime.authoring.signature import explain
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.execution.executor import ThreadExecutor
+from antiphon.runtime.execution.run import Run
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.scopes import ScopeCheck, Scoped
 from antiphon.store import is_database_url
@@ -164,7 +165,7 @@ class ArtifactService:
             result.data, result.structured, result.boxed = reference, True, result.boxed and result.structured
         elif not result.structured:
             if record.encoding == "json" and record.size <= _MAX_INLINE_BYTES:
-                reference["artifact"] = _loads(await self._bytes(record))
+                reference["artifact"] = _loads(await self._bytes(record, 0, record.size))
             result.data, result.structured, result.boxed = reference, True, False
         if not any(isinstance(block, Text) for block in result.content):
             start = custom_text(artifact.value) or start
@@ -241,20 +242,23 @@ class ArtifactService:
 
     # Loading
 
-    async def resolve(self, arguments: dict[str, Any], call: Call[Any]) -> dict[str, Any]:
-        """Return the arguments with artifacts loaded by their ids; raises `UnknownArtifact`."""
-        return {name: await self._resolved(value, call) for name, value in arguments.items()}
+    async def resolve(self, arguments: dict[str, Any], call: Call[Any], run: Run) -> dict[str, Any]:
+        """Return the arguments with artifacts loaded by their ids; raises `UnknownArtifact`.
 
-    async def _resolved(self, value: Any, call: Call[Any]) -> Any:
+        The function may read those that come in pieces while it runs: `run` waits while the store is away.
+        """
+        return {name: await self._resolved(value, call, run) for name, value in arguments.items()}
+
+    async def _resolved(self, value: Any, call: Call[Any], run: Run) -> Any:
         if isinstance(value, Artifact):
-            return await self._load(value, call.principal)
+            return await self._load(value, call.principal, run)
         if isinstance(value, list):
-            return [await self._resolved(item, call) for item in value]
+            return [await self._resolved(item, call, run) for item in value]
         if isinstance(value, dict):
-            return {key: await self._resolved(item, call) for key, item in value.items()}
+            return {key: await self._resolved(item, call, run) for key, item in value.items()}
         return value
 
-    async def _load(self, artifact: Artifact[Any], principal: Principal) -> Artifact[Any]:
+    async def _load(self, artifact: Artifact[Any], principal: Principal, run: Run) -> Artifact[Any]:
         store = await self.open_store()
         record = await store.get(principal.id, artifact.id, now=_now())
         if record is None:
@@ -267,9 +271,9 @@ class ArtifactService:
         artifact.mime_type = record.mime_type
         hint = artifact._hint
         if get_origin(hint) is not None and issubclass(get_origin(hint) or object, AsyncIterator):
-            artifact._value = self._pieces(record, texts=get_args(hint)[:1] == (str,))
+            artifact._value = self._pieces(record, run, texts=get_args(hint)[:1] == (str,))
             return artifact
-        raw = await self._bytes(record)
+        raw = await self._bytes(record, 0, record.size)
         try:
             artifact._value = _value(record, raw, hint)
         except (pydantic.ValidationError, UnicodeDecodeError) as error:
@@ -279,14 +283,14 @@ class ArtifactService:
             ) from None
         return artifact
 
-    async def _pieces(self, record: ArtifactRecord, *, texts: bool) -> AsyncIterator[Any]:
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for offset in range(0, record.size, self._limits.artifact_page_bytes):
-            raw = await (await self.open_store()).read(record, offset, self._limits.artifact_page_bytes)
+    async def _pieces(self, record: ArtifactRecord, run: Run, *, texts: bool) -> AsyncIterator[Any]:
+        decoder, page = codecs.getincrementaldecoder("utf-8")("replace"), self._limits.artifact_page_bytes
+        for offset in range(0, record.size, page):
+            raw = await run.reach(functools.partial(self._bytes, record, offset, page))
             yield decoder.decode(raw) if texts else raw
 
-    async def _bytes(self, record: ArtifactRecord) -> bytes:
-        return await (await self.open_store()).read(record, 0, record.size)
+    async def _bytes(self, record: ArtifactRecord, offset: int, length: int) -> bytes:
+        return await (await self.open_store()).read(record, offset, length)
 
     # Serving as resources
 

@@ -185,7 +185,10 @@ class Call(Generic[R]):
         self.work = work
         """The asyncio task that serves the call, with its deadline."""
         self.convert = convert
-        """Turns the call into a task, if the caller accepts tasks; `None` if that is not possible."""
+        """Turns the call into a task, if the caller accepts tasks; `None` if that is not possible.
+
+        Raises `StoreUnavailable`. The call is no task either if the server has no room for one.
+        """
         self.output: OutputStream | None = None
         """The segments that the function has emitted; `None` before the first one."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextlib
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
+from antiphon.errors import StoreUnavailable
 from antiphon.model.question import (
     Answer,
     Elicit,
@@ -302,10 +304,11 @@ class Context(WaitingContext[State]):
         """Continue as a task: the caller gets a promise now, and the result later.
 
         For tools with `answer_within`. The store keeps the journal of the call from now on. Does nothing if
-        the call is a task already, or if the caller does not accept tasks.
+        the call is a task already, if the caller does not accept tasks, or if the store is away.
         """
         if self._call.convert is not None:
-            await self._call.convert()
+            with contextlib.suppress(StoreUnavailable):
+                await self._call.convert()
 
     async def emit(self, value: Any) -> None:
         """Send a part of the result now: text, a content block, a model, or a list of these.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from antiphon.errors import Failure
+from antiphon.errors import Failure, StoreUnavailable
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import place_answers
 from antiphon.runtime.artifacts.artifact import takes_artifacts
@@ -138,12 +138,10 @@ class AuthorFunction:
 
     async def run(self, call: Call[Any], arguments: dict[str, Any], environment: Environment) -> Any:
         """Run the function; return its value, or the `InputRequired` that it stopped with."""
-        if self.takes_artifacts and environment.artifacts is not None:
-            arguments = await environment.artifacts.resolve(arguments, call)
-        carrier = call.carrier
+        carrier, artifacts = call.carrier, environment.artifacts if self.takes_artifacts else None
         if self.is_threaded or self._injection is not None:
             share_threads(call.principal.share)
-        if self._context is None and self._generate is None and self._injection is None:
+        if not self.takes_context and artifacts is None:
             if call.request.request_state is not None:
                 await carrier.open(call)  # a state that does not open is refused, used or not
             return await self.invoke(**arguments)
@@ -152,6 +150,8 @@ class AuthorFunction:
         # A caller whose answers have no keys cannot be told to make the call again without a question.
         shed = environment.shed if answers is None else None
         run = Run(call, journal, limits=environment.limits, shed=shed)
+        if artifacts is not None:
+            arguments = await artifacts.resolve(arguments, call, run)
         for _ in range(MAX_RUNS):
             value = await self.run_once(run, arguments, Context(run, environment))
             if type(value) is not InputRequired:
@@ -190,14 +190,12 @@ class AuthorFunction:
                 work.uncancel()
                 return run.outcome()
             was_lost, run.abandoned = run.abandoned, True
-            if run.lost is not None and not work.is_cancelled:
-                raise run.lost from None  # the cancellation is ours, and no error of the function
+            run.raise_if_lost()  # then the cancellation is ours, and no error of the function
             if not was_lost and not work.is_cancelled:
                 raise SelfCancelled from None
             raise
         except Suspended:
-            if run.lost is not None and not work.is_cancelled:
-                raise run.lost from None
+            run.raise_if_lost()
             if run.abandoned:
                 raise asyncio.CancelledError from None
             if not run.suspending:
@@ -206,9 +204,12 @@ class AuthorFunction:
         except BaseException:
             if run.suspending and not run.threaded:
                 work.uncancel()
+            if isinstance(run.lost, StoreUnavailable):  # the error of a function that unwound
+                run.raise_if_lost()
             if run.mismatch is not None:
                 raise run.mismatch from None
             raise
+        run.raise_if_lost()
         if run.suspending:  # the function swallowed the cancellation, and returned
             if not run.threaded:
                 work.uncancel()

@@ -8,11 +8,13 @@ carrier it is.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from antiphon.errors import ReplayMismatch, StoreError
+from antiphon.backoff import Backoff
+from antiphon.errors import ReplayMismatch, StoreError, StoreUnavailable
 from antiphon.instrumentation import add_event
 from antiphon.model.identity import Principal
 from antiphon.model.outcome import InputRequired, Result
@@ -36,8 +38,9 @@ from antiphon.runtime.execution.replay import Replay
 from antiphon.runtime.execution.step_attempts import Attempt, StepAttempts
 from antiphon.runtime.limits import Limits
 
-__all__ = ["Run", "Shed", "Suspended"]
+__all__ = ["Run", "Shed", "Suspended", "outlast"]
 
+T = TypeVar("T")
 Shed: TypeAlias = Callable[[float], bool]
 """Returns whether to hand a call back to its caller, given the seconds spent in it."""
 
@@ -45,8 +48,24 @@ _ANSWER_PREFIX = answer_entry("")
 _REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
 
+_STORE_OUTAGE_SECONDS = 600.0
+"""How long a run waits for a store that does not respond.
+
+Not a setting: as long as the writes of a task wait, which know the lease.
+"""
+
 _in_own_thread: contextvars.ContextVar[bool] = contextvars.ContextVar("antiphon_own_thread", default=False)
 """Whether a function that is not `async` acts itself, and not a thread that it started."""
+
+
+async def outlast(operation: Callable[[], Awaitable[T]]) -> T:
+    """Return what an operation of a store returns, which is tried again while the store is away."""
+    backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
+    while True:
+        try:
+            return await operation()
+        except StoreUnavailable as error:
+            await backoff.wait(error)
 
 
 class Suspended(StopSignal):
@@ -59,6 +78,7 @@ class Run:
     __slots__ = (
         "_activity",
         "_attempts",
+        "_has_cancelled",
         "_limits",
         "_questions",
         "_replayed",
@@ -97,7 +117,8 @@ class Run:
         self.abandoned = False
         """Whether the call is over, or lost to another process, although the function still runs."""
         self.lost: StoreError | None = None
-        """Why the run is lost to another process: its journal cannot be written any more."""
+        """Why the run goes on nowhere here: the store stays away, or another process has the task."""
+        self._has_cancelled = False
         self.threaded = False
         self.replay = Replay(journal.entries, diverged=journal.has_returned) if journal.entries else None
         """Compares the run with earlier ones; `None` in the first run of a call."""
@@ -187,7 +208,8 @@ class Run:
                 self.suspending = True
                 raise asyncio.CancelledError
             await self._wait_to_stop(key)
-        answer = await asking
+        with self._unwinding():
+            answer = await asking
         self._use_answer(key, call.principal)
         return answer
 
@@ -282,11 +304,8 @@ class Run:
             output = self.call.open_output(self.journal, self._limits)
         if not output.replays and (confirming := self.call.carrier.confirm()) is not None:
             await self.confirm(confirming)
-        try:
-            with self.activity:
-                await output.emit(emitted)
-        except StoreError as error:
-            raise self._abandon(error) from error
+        with self._unwinding(), self.activity:
+            await output.emit(emitted)
 
     # Steps and checkpoints
 
@@ -368,19 +387,13 @@ class Run:
 
     async def commit(self) -> None:
         """Write the journal; unwind the function if that is not possible any more."""
-        try:
-            with self.activity:
-                await self.journal.commit()
-        except StoreError as error:
-            raise self._abandon(error) from error
+        with self._unwinding(), self.activity:
+            await self.journal.commit()
 
     async def settle(self) -> None:
         """Settle the journal before a step whose idempotency key depends on its arguments."""
-        try:
-            with self.activity:
-                await self.journal.settle()
-        except StoreError as error:
-            raise self._abandon(error) from error
+        with self._unwinding(), self.activity:
+            await self.journal.settle()
         self._check_running()
 
     async def yield_in_replay(self) -> None:
@@ -493,24 +506,44 @@ class Run:
 
     async def confirm(self, confirming: Awaitable[None]) -> None:
         """Wait for the carrier to confirm that the run may go on; unwind the function if it may not."""
-        try:
-            with self.activity:
-                await confirming
-        except StoreError as error:
-            raise self._abandon(error) from error
+        with self._unwinding(), self.activity:
+            await confirming
         self._check_running()
 
-    def _abandon(self, error: StoreError) -> asyncio.CancelledError:
-        """Return the error that unwinds a function whose journal cannot be written any more.
+    async def reach(self, operation: Callable[[], Awaitable[T]]) -> T:
+        """Return what an operation of a store returns. The run waits while the store is away.
 
-        A cancellation, because an author's `except Exception` must not take it for a failure of the step and
-        go on to the next one. If only a part of the function is here, all of it is cancelled.
+        The function is unwound if the store stays away. Writes of the journal wait by themselves.
         """
-        self.abandoned, self.lost = True, error
-        task = self.call.work.task
-        if task is not None and task is not asyncio.current_task() and not task.cancelling():
-            task.cancel()
-        return asyncio.CancelledError()
+        with self._unwinding(), self.activity:
+            value = await outlast(operation)
+        self._check_running()
+        return value
+
+    @contextlib.contextmanager
+    def _unwinding(self) -> Iterator[None]:
+        """Unwind the function if the store cannot do what the function waits for.
+
+        By a cancellation, because an author's `except Exception` must not take an outage or the loss of the
+        task for a failure of the step and go on to the next one. If only a part of the function is here, all
+        of it is cancelled.
+        """
+        try:
+            yield
+        except StoreError as error:
+            self.abandoned, self.lost = True, error
+            task = self.call.work.task
+            if task is not None and task is not asyncio.current_task() and not task.cancelling():
+                self._has_cancelled = task.cancel()
+            raise asyncio.CancelledError from error
+
+    def raise_if_lost(self) -> None:
+        """Raise the error that has unwound the function, unless somebody else has cancelled the call too."""
+        if self._has_cancelled:
+            self._has_cancelled = False
+            self.call.work.uncancel()
+        if self.lost is not None and not self.call.work.is_cancelled:
+            raise self.lost from None
 
     def _suspend(self) -> None:
         self.suspending = True

@@ -82,8 +82,7 @@ async def parking_of(run: Run, act: str) -> Parking:
     """Return how the call waits, after making a task of it; raises `Failure` if it cannot be one."""
     call = run.call
     if call.carrier.parking is None and call.convert is not None:
-        with run.activity:
-            await call.convert()
+        await run.reach(call.convert)
     if _waits_in_process(run):
         raise Failure(
             f"The tool has to {act}, and its task cannot be parked, because the tool has replay=False. "
@@ -376,8 +375,8 @@ async def _next_event(run: Run, parking: Parking, name: str, key: str, base: str
     """Return the next event that no branch of the task has received; `None` if there is none."""
     while True:
         last = _last_number(run, base)
-        with run.activity:  # the wait has to be known before another branch parks the task
-            events = await parking.events(name, key, after=last)
+        # An activity: the wait has to be known before another branch parks the task.
+        events = await run.reach(functools.partial(parking.events, name, key, after=last))
         if not events:
             return None
         if last == _last_number(run, base):  # another branch may have received the event meanwhile

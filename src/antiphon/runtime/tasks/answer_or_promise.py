@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import Failure, RequestError, StoreError
+from antiphon.errors import Failure, RequestError, StoreError, StoreUnavailable
 from antiphon.model.content import Block
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import Question
@@ -26,7 +26,7 @@ from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.output_stream import LoggedOutput, OutputStream
-from antiphon.runtime.execution.run import Run
+from antiphon.runtime.execution.run import Run, outlast
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.held.bounds import HeldBounds
 from antiphon.runtime.limits import Limits
@@ -55,7 +55,8 @@ class AnswerOrPromise:
         self._service = service
         self._tool = tool
         self._requested = asyncio.Event()
-        self._settled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._settled: asyncio.Future[StoreUnavailable | None] = asyncio.get_running_loop().create_future()
+        self._was_refused = False
         self._within = tool.answer_within if within is None else within
         self._parks_questions = within is not None
         self._caller = _DetachableCaller(call)
@@ -83,14 +84,13 @@ class AnswerOrPromise:
         """Run the tool: return its answer if it is quick enough, else the promise of a task."""
         work = asyncio.create_task(self._tool.run(self._call, environment))
         self._call.work.task = work
-        requested = asyncio.create_task(self._requested.wait())
+        within: float | None = self._within
         try:
-            await asyncio.wait({work, requested}, timeout=self._within, return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                promise = await self._promise(work, environment)
-                if promise is not None:
+            while await self._becomes_task(work, within):
+                promise, within = await self._promise(work, environment), None
+                if isinstance(promise, Promise):
                     return promise
-                self._settle()
+                self._refuse(promise)
             outcome = await work
             if isinstance(outcome, InputRequired) and self._parks_questions:
                 return await self._service.start_from(self._call, self._tool, self._carrier.journal)
@@ -99,11 +99,21 @@ class AnswerOrPromise:
             work.cancel()
             raise
         finally:
-            requested.cancel()
-            self._settle()
+            self._settled.set_result(None)
 
-    async def _promise(self, work: asyncio.Task[Any], environment: Environment) -> Promise | None:
-        """Create the task and return its promise; `None` if that fails and the call goes on as an answer."""
+    async def _becomes_task(self, work: asyncio.Task[Any], within: float | None) -> bool:
+        """Wait until the function has returned, and return false, or until the call has to become a task."""
+        requested = asyncio.create_task(self._requested.wait())
+        try:
+            await asyncio.wait({work, requested}, timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            requested.cancel()
+        return not work.done()
+
+    async def _promise(
+        self, work: asyncio.Task[Any], environment: Environment
+    ) -> Promise | RequestError | StoreError:
+        """Create the task and return its promise, or why the call goes on as an answer."""
         call, limits = self._call, environment.limits
         journal = self._carrier.journal if self._carrier.journal is not None else Journal()
         created: asyncio.Future[ClaimedTask | None] = asyncio.get_running_loop().create_future()
@@ -123,14 +133,16 @@ class AnswerOrPromise:
         try:
             claimed = await self._service.create(call, self._tool, snapshot, run=False, emitted=emitted)
         except (RequestError, StoreError) as error:
-            logger.warning(
-                "Cannot make a task of request %r: %s The call goes on as an answer.", call.id, error
-            )
+            if not self._was_refused:
+                logger.warning(
+                    "Cannot make a task of request %r: %s The call goes on as an answer.", call.id, error
+                )
+            self._was_refused = True
             journal.detach()
             created.set_result(None)
             await after.flush()
             call.redirect_output(before)
-            return None
+            return error
         assert isinstance(claimed, ClaimedTask)
         claimed.journal = journal
         self._carrier.convert(journal, claimed, held_bounds(environment))
@@ -148,11 +160,15 @@ class AnswerOrPromise:
 
     async def _convert(self) -> None:
         self._requested.set()
-        await asyncio.shield(self._settled)
+        error = await asyncio.shield(self._settled)
+        if error is not None:
+            raise error
 
-    def _settle(self) -> None:
-        if not self._settled.done():
-            self._settled.set_result(None)
+    def _refuse(self, reason: RequestError | StoreError) -> None:
+        """Let the function go on, which may ask once more."""
+        settled, self._settled = self._settled, asyncio.get_running_loop().create_future()
+        self._requested.clear()
+        settled.set_result(reason if isinstance(reason, StoreUnavailable) else None)
 
 
 class _LateOutput(LoggedOutput):
@@ -259,7 +275,7 @@ class _HeldConvertibleCarrier(_ConvertibleCarrier):
         self._carrier = self.held.carrier
 
     async def _ask_as_task(self, key: str, question: Question) -> Any:
-        await self._make_task()
+        await outlast(self._make_task)
         if self.held is None:
             raise Failure(
                 "This needs an answer from the caller, so the call would have to become a task. The server "

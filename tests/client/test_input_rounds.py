@@ -65,17 +65,6 @@ async def test_a_result_of_a_type_that_cannot_be_taken_is_an_error(version: str,
             await client.tools()
 
 
-async def test_a_task_that_asks_in_place_of_its_result_is_an_error_where_nobody_can_answer_it() -> None:
-    async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
-        if asked["method"] == "tasks/get":
-            return {"result": {"taskId": "t1", "status": "input_required", "pollInterval": 20}}
-        return {"result": ASKING}
-
-    async with Client(Line(answer, version=LEGACY, tasks=TASKS), elicit=ada) as client:
-        with pytest.raises(BadAnswer, match="tasks/result with a result of type 'input_required'"):
-            await client.task("t1").result(timeout=30)
-
-
 ECHO = {"mode": "form", "message": "Who?", "requestedSchema": {"type": "object"}}
 ASKED_IN_OTHER_SHAPES = [
     pytest.param(
@@ -184,7 +173,8 @@ async def test_a_server_that_names_what_it_does_not_ask_is_taken_at_its_word(ver
         assert (await client.call("greet")).text == "Done."
 
 
-async def test_the_draft_names_a_task_in_the_metadata_of_its_answer() -> None:
+@pytest.mark.parametrize("version", [LEGACY, DRAFT])
+async def test_a_task_that_asks_in_place_of_its_result_is_answered_by_key(version: str) -> None:
     answered = False
 
     async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
@@ -197,8 +187,8 @@ async def test_the_draft_names_a_task_in_the_metadata_of_its_answer() -> None:
             return {"result": {"taskId": "t1", "status": status, "pollInterval": 20}}
         return DONE if answered else {"result": {**ASKING, "requestState": None}}
 
-    line = Line(answer, version=DRAFT, tasks=TASKS)
-    async with Client(line, elicit=ada, protocol=DRAFT) as client:
+    line = Line(answer, version=version, tasks=TASKS)
+    async with Client(line, elicit=ada, protocol=version) as client:
         assert (await client.task("t1").result(timeout=30)).text == "Done."
     (given,) = line.asked("tasks/input_response")
     assert given == {
@@ -207,7 +197,8 @@ async def test_the_draft_names_a_task_in_the_metadata_of_its_answer() -> None:
     }
 
 
-async def test_an_answer_that_the_server_refuses_is_asked_for_again_under_the_same_key() -> None:
+@pytest.mark.parametrize("version", [LEGACY, DRAFT])
+async def test_an_answer_that_the_server_refuses_is_asked_for_again_under_the_same_key(version: str) -> None:
     given: list[Any] = []
 
     async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
@@ -220,8 +211,8 @@ async def test_an_answer_that_the_server_refuses_is_asked_for_again_under_the_sa
         return DONE if "Byron" in given else {"result": ASKING}
 
     names = iter(["Ada", "Byron"])
-    line = Line(answer, version=DRAFT, tasks=TASKS)
-    async with Client(line, elicit=lambda question: {"name": next(names)}, protocol=DRAFT) as client:
+    line = Line(answer, version=version, tasks=TASKS)
+    async with Client(line, elicit=lambda question: {"name": next(names)}, protocol=version) as client:
         assert (await client.task("t1").result(timeout=30)).text == "Done."
     assert given == ["Ada", "Byron"]
 

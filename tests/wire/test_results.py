@@ -187,3 +187,16 @@ def test_metadata_that_says_nothing_of_a_result_is_left_out(meta: Any) -> None:
     content = [{"type": "text", "text": "done"}]
     result = tasks.task_result({"content": content, "_meta": meta})
     assert (result.text, result.meta) == ("done", None)
+
+
+@pytest.mark.parametrize(
+    ("spelled", "meant"),
+    [
+        ("Working", "working"),
+        ("input_require", "input_required"),
+        ("InputRequired", "input_required"),
+        ("Completed", "completed"),
+    ],
+)
+def test_a_status_is_read_as_early_proposals_spelled_it(spelled: str, meant: str) -> None:
+    assert tasks.status(DIALECT, {"taskId": "t1", "status": spelled}).status == meant

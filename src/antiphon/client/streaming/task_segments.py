@@ -206,6 +206,8 @@ class TaskSegments:
             return outcome(last) if last.has_ended else None
         assert isinstance(last, StreamPart)
         self._segments.add(last)
+        if last.stopped is not None:
+            self._tasks.expect_questions()
         if last.end is None or (self._tracker.missing is not None and not last.end.content):
             return None
         self._has_ended = True

@@ -186,36 +186,53 @@ class Redemption:
         """Wait on the request for the result, with which the questions come, and poll meanwhile."""
         polling = asyncio.create_task(self.end())
         tasks: set[asyncio.Task[Any]] = {polling}
-        waiting: asyncio.Task[Result] | None = None
+        waiting: asyncio.Task[Result | None] | None = None
         # A server may ask on the stream of this request. Without callbacks, another client has to answer.
         if self._tasks.answers_by_key or self._tasks.rounds.can_answer_anything:
             waiting = asyncio.create_task(self._wait_for_result())
             tasks.add(waiting)
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if waiting is not None and waiting.done():
-                try:
-                    return await self._redeemed(waiting.result())
-                except RequestError as error:
-                    await self._raise_if_ended(error)
+            if waiting is not None and waiting.done() and (found := waiting.result()) is not None:
+                return await self._redeemed(found)
             status = await polling
             if status.status == "cancelled":
                 return outcome(status)
             if waiting is not None and not waiting.done():
                 await asyncio.wait({waiting}, timeout=LATE_RESULT_SECONDS)
-                if waiting.done():
-                    return waiting.result()
+                if waiting.done() and (found := waiting.result()) is not None:
+                    return found
             return await self._tasks.redeem(self._id)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _wait_for_result(self) -> Result:
-        """Return the result. Questions that come in its place are answered as those of a status are."""
+    async def _wait_for_result(self) -> Result | None:
+        """Return the result; `None` if the server refuses to wait. The error of the task is raised.
+
+        Questions that come in place of the result are answered as those of a status are.
+        """
+        is_refused = False
         while True:
             accepted = frozenset(self._accepted)
-            found = await self._tasks.result_or_questions(self._id, timeout=float("inf"))
+            try:
+                found = await self._tasks.result_or_questions(self._id, timeout=float("inf"))
+            except RequestError:
+                status = await self._tasks.get(self._id)
+                if status.status == "working":
+                    self._tasks.expect_questions()  # they come with the status
+                    return None
+                if status.has_ended:
+                    self.has_ended = True
+                    await self.report(status.progress)
+                if status.status == "cancelled":
+                    outcome(status)
+                if status.has_ended or is_refused:
+                    raise
+                is_refused = True  # it may have begun to ask just now
+                continue
+            is_refused = False
             if isinstance(found, Result):
                 return found
             # The server had these answers before the request, so it has refused them and asks again.
@@ -240,14 +257,3 @@ class Redemption:
                 progress = (await self._tasks.connection.ask(GetTask(self._id))).progress
         await self.report(progress)
         return result
-
-    async def _raise_if_ended(self, error: RequestError) -> None:
-        """Raise the error if it is the task's own. Some servers refuse to wait, and answer with an error."""
-        status = await self._tasks.get(self._id)
-        if status.has_ended:
-            self.has_ended = True
-            await self.report(status.progress)
-            if status.status == "cancelled":
-                outcome(status)
-        if status.status != "working":
-            raise error

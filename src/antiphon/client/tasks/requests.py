@@ -89,14 +89,24 @@ class TaskRequests:
         self.acknowledging: dict[RequestId, Callable[[SubscriptionFilter], None]] = {}
         self._reconnect_timeout = reconnect_timeout
         self._max_pages = max_pages
+        self._expects_questions = False
         self._inboxes: dict[str, set[Inbox]] = {}
         # Streams of segments leave room for other requests.
         self._segment_streams = asyncio.Semaphore(max_requests // 2)
 
     @property
+    def asks_in_result(self) -> bool:
+        """Whether the request for the result of a task that waits for input returns its questions at once."""
+        return self._expects_questions or self.connection.dialect.asks_in_task_result
+
+    @property
     def answers_by_key(self) -> bool:
         """Whether a status has the questions of the task, and the client answers them by key."""
-        return self.connection.dialect.answers_tasks_by_key
+        return self._expects_questions or self.connection.dialect.answers_tasks_by_key
+
+    def expect_questions(self) -> None:
+        """Record that the server answers a request for a result at once, with the questions of the task."""
+        self._expects_questions = True
 
     @property
     def status_has_result(self) -> bool:
@@ -142,12 +152,12 @@ class TaskRequests:
             ) from error
         if status.id != id:
             raise BadAnswer(f"The client asked for the task {id}, and the server sent the task {status.id}.")
-        if status.status == "input_required" and self.connection.dialect.asks_in_task_result:
+        if status.status == "input_required" and self.asks_in_result:
             return await self._with_questions(status)
         return status
 
     async def _with_questions(self, status: TaskStatus) -> TaskStatus:
-        """Return the status with the questions of the task, in versions that send them with the result."""
+        """Return the status with the questions of the task, from a server that sends them with the result."""
         with contextlib.suppress(TimeoutError, RequestError):
             # If the task was answered meanwhile, this request waits for the result.
             async with asyncio.timeout(_QUESTIONS_SECONDS):
@@ -203,10 +213,12 @@ class TaskRequests:
         return result
 
     async def result_or_questions(self, id: str, *, timeout: float | None = None) -> Result | InputRequired:
-        """Return the result of a task or, in versions that send them in its place, its open questions."""
+        """Return the result of a task or, from a server that sends them in its place, its open questions."""
         outcome = await self.ask(RedeemTask(id), timeout=timeout, retried=(Unreachable,))
         result = whole_outcome(outcome, self.max_message) if isinstance(outcome, StreamPart) else outcome
-        if not isinstance(result, Result | InputRequired):
+        if isinstance(result, InputRequired):
+            self.expect_questions()
+        elif not isinstance(result, Result):
             raise BadAnswer(
                 f"The client asked for the result of the task {id}, and the server sent a status."
             )

@@ -135,7 +135,7 @@ class ClientDialect:
     status_has_details: ClassVar[bool] = False
     """Whether the status of a task carries its questions and its result."""
     asks_in_task_result: ClassVar[bool] = False
-    """Whether the request for a task's result returns the questions that the task waits for."""
+    """Whether the request for a task's result always returns the questions that the task waits for."""
     task_notification: ClassVar[str]
     """The method of the notification that reports the status of a task."""
 
@@ -160,7 +160,7 @@ class ClientDialect:
     @property
     def answers_tasks_by_key(self) -> bool:
         """Whether a client answers the questions of a task by key, in a request of its own."""
-        return AnswerTask in self.methods
+        return self.status_has_details or self.asks_in_task_result
 
     def ping(self) -> Request:
         """Return the request that shows whether the server responds."""
@@ -292,7 +292,7 @@ class ClientDialect:
     def _can_answer(self, request: Request) -> bool:
         """Return whether the client can answer questions that come as the result of a request."""
         return isinstance(request, CallTool | GetPrompt | ReadResource) or (
-            self.asks_in_task_result and isinstance(request, RedeemTask)
+            AnswerTask in self.methods and isinstance(request, RedeemTask)
         )
 
     def _meta(self, request_meta: RequestMeta) -> dict[str, Any] | msgspec.Raw:

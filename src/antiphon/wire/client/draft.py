@@ -12,13 +12,9 @@ from typing import Any
 import msgspec
 
 from antiphon.model.capabilities import ServerCapabilities
-from antiphon.model.request import AnswerTask, Request, RequestId
-from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.v2025_11_25 import ClientV2025
-from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.server.draft import Draft
 from antiphon.wire.server.inbox import INBOX
-from antiphon.wire.server.tasks import RELATED
 
 __all__ = ["ClientDraft"]
 
@@ -36,16 +32,3 @@ class ClientDraft(ClientV2025):
         extensions = fields.get("extensions")
         has_inbox = isinstance(extensions, Mapping) and INBOX in extensions
         return msgspec.structs.replace(super().read_capabilities(fields), inbox=has_inbox)
-
-    def _message(
-        self,
-        request_id: RequestId,
-        method: str,
-        params: dict[str, Any],
-        request: Request,
-        mirrored: Mirrored | None,
-    ) -> Message:
-        if isinstance(request, AnswerTask):  # the metadata names the task
-            related = {RELATED: {"taskId": params.pop("taskId")}}
-            params = {**params, "_meta": {**params.get("_meta", {}), **related}}
-        return super()._message(request_id, method, params, request, mirrored)

@@ -48,7 +48,7 @@ def call_outcome(dialect: ClientDialect, fields: Fields) -> Result | TaskStatus:
 
 def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
     """Return the status of a task; raises `BadAnswer`."""
-    id, state = fields.get("taskId"), fields.get("status")
+    id, state = fields.get("taskId"), _state(fields.get("status"))
     if not isinstance(id, str) or not id:
         raise BadAnswer("The server sent a task without a taskId.")
     if not isinstance(state, str) or state not in STATUSES:
@@ -68,6 +68,12 @@ def status(dialect: ClientDialect, fields: Fields) -> TaskStatus:
         error=_fault(fields.get("error")) if state == "failed" else None,
         progress=_progress(id, fields.get("_meta")),
     )
+
+
+def _state(stated: Any) -> Any:
+    """Return a status as MCP spells it; early proposals for tasks spelled it in other ways too."""
+    spelled = stated.lower() if isinstance(stated, str) else stated
+    return "input_required" if spelled in ("input_require", "inputrequired") else spelled
 
 
 def acknowledgement(dialect: ClientDialect, fields: Fields) -> TaskStatus | Done:

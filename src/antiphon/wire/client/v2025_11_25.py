@@ -17,6 +17,7 @@ from antiphon.model.inbox import InboxNews
 from antiphon.model.outcome import Result
 from antiphon.model.request import (
     LISTENING_REQUESTS,
+    AnswerTask,
     CallTool,
     Initialize,
     RedeemTask,
@@ -31,10 +32,12 @@ from antiphon.wire.client.dialect import ClientDialect, Message
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.server.segments import declared_modes
+from antiphon.wire.server.tasks import RELATED
 from antiphon.wire.server.v2025_11_25 import V2025, WithoutTasks
 
 __all__ = ["ClientV2025", "ClientWithoutTasks"]
 
+_ANSWER_TASK = "tasks/input_response"
 _ERROR_IN_A_RESULT = f"MCP error {MethodNotFound.code}: "
 
 
@@ -83,9 +86,12 @@ class _WithSessions(ClientDialect):
 
 
 class ClientV2025(_WithSessions):
-    """2025-11-25, which has tasks in the core."""
+    """2025-11-25, which has tasks in the core.
 
-    methods = {kind: method for method, kind in V2025.methods.items()}
+    A server may ask about a task in the manner of SEP-2322 all the same: in place of the task's result.
+    """
+
+    methods = {**{kind: method for method, kind in V2025.methods.items()}, AnswerTask: _ANSWER_TASK}
     takes_task_params = True
 
     def __init__(self, version: str, client: Implementation, capabilities: Mapping[str, Any]) -> None:
@@ -113,6 +119,19 @@ class ClientV2025(_WithSessions):
         if not isinstance(refusal, MethodNotFound | InvalidRequest):
             return False
         return refusal.code in (MethodNotFound.code, InvalidRequest.code)
+
+    def _message(
+        self,
+        request_id: RequestId,
+        method: str,
+        params: dict[str, Any],
+        request: Request,
+        mirrored: Mirrored | None,
+    ) -> Message:
+        if isinstance(request, AnswerTask):  # the metadata names the task
+            related = {RELATED: {"taskId": params.pop("taskId")}}
+            params = {**params, "_meta": {**params.get("_meta", {}), **related}}
+        return super()._message(request_id, method, params, request, mirrored)
 
     def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
         """Return the capabilities of the server; tasks and their response modes are in the core."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,13 @@ from antiphon.errors import Busy
 from antiphon.model.request import RequestMeta, Subscribe, Unsubscribe
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.providers import Provider
+from tests.support import http
 from tests.support.polling import until
 from tests.support.serving import serving
+from tests.support.speakers import Session
 
 NEWS = "news://all"
+SECRET = "a secret that is long enough"
 
 
 class Recording(Provider):
@@ -24,15 +28,18 @@ class Recording(Provider):
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.shares: Counter[str] = Counter()
         self.is_full = False
 
     async def subscribe(self, uri: str, call: Call[Any]) -> None:
         if self.is_full:
             raise Busy("Too many subscriptions.")
         self.counts[uri] += 1
+        self.shares[call.principal.share] += 1
 
     async def unsubscribe(self, uri: str, call: Call[Any]) -> None:
         self.counts[uri] -= 1
+        self.shares[call.principal.share] -= 1
 
 
 def newspaper(**options: Any) -> tuple[Server, Recording]:
@@ -42,6 +49,10 @@ def newspaper(**options: Any) -> tuple[Server, Recording]:
     @server.resource(NEWS)
     def news() -> str:
         return "news"
+
+    @server.resource("notes://{day}")
+    def notes(day: str) -> str:
+        return day
 
     server.engine.add_provider(provider)
     return server, provider
@@ -82,3 +93,49 @@ async def test_a_subscription_that_the_provider_refuses_is_an_error() -> None:
         provider.is_full = False
         await client.subscribe(NEWS)
         assert provider.counts[NEWS] == 1
+
+
+def moved(session: Session, **where: Any) -> Session:
+    """Return the same session, from another address or at another process."""
+    other = Session(**({"port": session.port} | where))
+    other.headers = dict(session.headers)
+    return other
+
+
+async def test_a_subscription_is_given_back_from_whatever_address_it_is_ended() -> None:
+    server, provider = newspaper()
+    async with serving(server) as where:
+        here = Session(where.port)
+        await here.open()
+        there = moved(here, source=http.OTHER_LOOPBACK)
+        assert (await here.ask("resources/subscribe", {"uri": NEWS})).result == {}
+        assert provider.counts[NEWS] == 1
+        assert (await there.ask("resources/unsubscribe", {"uri": NEWS})).result == {}
+        assert (provider.counts[NEWS], set(provider.shares.values())) == (0, {0})
+        assert (await there.ask("resources/subscribe", {"uri": NEWS})).result == {}
+        assert (await here.end()).status == 204
+        await until(lambda: provider.counts[NEWS] == 0)
+        assert set(provider.shares.values()) == {0}
+
+
+async def test_a_subscription_that_ends_at_another_process_is_given_back_where_it_began(
+    tmp_path: Path,
+) -> None:
+    store = f"sqlite:///{tmp_path}/tasks.db"
+    one, first = newspaper(store=store, secrets=[SECRET])
+    other, second = newspaper(store=store, secrets=[SECRET])
+    async with serving(one) as here, serving(other) as there:
+        session, neighbour = Session(here.port), Session(there.port)
+        for each in (session, neighbour):
+            await each.open()
+            assert (await each.ask("resources/subscribe", {"uri": NEWS})).result == {}
+        elsewhere = moved(session, port=there.port)
+        assert (await elsewhere.ask("ping")).result == {}
+        async with elsewhere.listening() as stream:
+            await stream.receive_head()
+            assert (await session.ask("resources/subscribe", {"uri": "notes://last"})).result == {}
+            sessions = there.app.endpoint._sessions
+            await until(lambda: "notes://last" in sessions._cached[session.session_id].state.subscriptions)
+            assert (await elsewhere.ask("resources/unsubscribe", {"uri": NEWS})).result == {}
+            await until(lambda: first.counts[NEWS] == 0)
+            assert second.counts[NEWS] == 1  # that of another session

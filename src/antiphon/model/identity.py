@@ -71,6 +71,10 @@ class Principal:
         return replace(self, claims={name: self.claims[name] for name in names if name in self.claims})
 
 
+_UNKNOWN_ADDRESS = "unknown"
+"""The share of strangers whose address is unknown. Stores hold it: it never changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stranger(Principal):
     """The caller of a server without authentication who comes over the network, and may be anybody.
@@ -85,8 +89,8 @@ class Stranger(Principal):
 
     @property
     def share(self) -> str:
-        """The network address: strangers at one address have one share."""
-        return self.address
+        """The network address: strangers at one address have one share, and so do those at unknown ones."""
+        return self.address or _UNKNOWN_ADDRESS
 
 
 ANONYMOUS = Principal("")
@@ -96,7 +100,7 @@ No authenticated caller has an empty id.
 """
 
 STRANGER = Stranger()
-"""A stranger whose address is unknown, as over a Unix socket. It has no share: it may be everybody."""
+"""A stranger whose address is unknown, as over a Unix socket. All are one caller, as behind a proxy."""
 
 
 def problem_of(principal: Any) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, Context, Limits, Server
+from antiphon import Client, Context, Failure, Limits, RetriesExhausted, Retry, Server, Unanswered
 from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.client.tasks.handle import TaskHandle
@@ -217,3 +217,114 @@ async def test_a_task_that_went_on_and_was_cancelled_too_goes_on_again(url: str)
         )
         assert len(set(shop.keys)) == 1
         assert shop.did.count("reserved coat") == 1
+
+
+async def cancelled(url: str, handle: TaskHandle) -> str:
+    """Cancel a task and retry it; return the id of the task that goes on."""
+    await handle.cancel()
+    return await retry(url, str(handle.id))
+
+
+async def test_the_task_that_went_on_and_failed_is_the_one_to_retry(url: str) -> None:
+    server, done = Server("shop", store=url), list[str]()
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def buy(ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool, key="sure")
+        await ctx.step(done.append, "paid")
+        await ctx.elicit("Open?", bool, key="open")
+        done.append("run")
+        if done.count("run") == 1:
+            raise Failure("The shop is closed.")
+        return "bought"
+
+    async with Client(server) as client:
+        handle = await client.submit("buy")
+        await asks(handle, "sure")
+        again = client.task(await cancelled(url, handle))
+        for key in ("sure", "open"):
+            await asks(again, key)
+            await again.answer({key: {"value": True}})
+        with pytest.raises(Failure, match="closed"):
+            await again.result(timeout=30)
+        with pytest.raises(
+            CommandError, match=f"task {again.id} went on for it, and has failed. Retry that one.$"
+        ):
+            await retry(url, str(handle.id))
+        assert await retry(url, str(again.id)) == again.id
+        await until(lambda: done.count("run") == 2)
+        assert (await again.result(timeout=30)).text == "bought"
+        assert done.count("paid") == 1
+        with pytest.raises(CommandError, match=f"task {again.id} went on for it, and has completed.$"):
+            await retry(url, str(handle.id))
+
+
+@pytest.mark.parametrize("option", ["resume", "replay"])
+async def test_a_tool_that_is_not_run_again_by_itself_goes_on_if_a_person_asks(url: str, option: str) -> None:
+    server, done = Server("shop", store=url), list[str]()
+    may_charge = asyncio.Event()
+    options: dict[str, Any] = {option: False}
+
+    @server.tool(task="required", poll_interval=0.02, **options)
+    async def buy(ctx: Context) -> str:
+        async def charge() -> str:
+            done.append(ctx.idempotency_key)
+            await may_charge.wait()
+            return "paid"
+
+        await ctx.step(done.append, "reserved")
+        color = await ctx.elicit("Which color?", str, key="color")
+        return f"{await ctx.step(charge)} for {color}"
+
+    async with Client(server) as client:
+        handle = await client.submit("buy")
+        await asks(handle, "color")
+        await handle.answer({"color": {"value": "red"}})
+        await until(lambda: len(done) == 2)
+        id = await cancelled(url, handle)
+        may_charge.set()
+        assert (await client.task(id).result(timeout=30)).text == "paid for red"
+        assert done == ["reserved", done[1], done[1]]
+
+
+@pytest.mark.parametrize("what", ["event", "question", "step"])
+async def test_what_was_given_up_before_the_cancellation_stays_so(url: str, what: str) -> None:
+    server, done = Server("shop", store=url), list[str]()
+
+    async def fetch() -> str:
+        done.append("fetched")
+        if done.count("fetched") == 1:
+            raise OSError
+        return "page"
+
+    @server.tool(task="required", poll_interval=0.02)
+    async def buy(ctx: Context) -> str:
+        try:
+            if what == "event":
+                await ctx.event("paid", key="1", within=0.05)
+            elif what == "question":
+                await ctx.elicit("Sure?", bool, key="sure", within=0.05)
+            else:
+                await ctx.step(fetch, retry=Retry(attempts=1))
+        except (Unanswered, RetriesExhausted):
+            await ctx.step(done.append, "withdrawn")
+            await ctx.elicit("Sorry?", bool, key="sorry")
+            done.append("run")
+            if done.count("run") == 1:
+                raise Failure("The shop is closed.") from None
+            return "withdrawn"
+        return "bought"
+
+    async with Client(server) as client:
+        handle = await client.submit("buy")
+        await asks(handle, "sorry")
+        await server.send_event("paid", "1")
+        again = client.task(await cancelled(url, handle))
+        await asks(again, "sorry")
+        await again.answer({"sorry": {"value": True}})
+        with pytest.raises(Failure, match="closed"):
+            await again.result(timeout=30)
+        await retry(url, str(again.id))
+        await until(lambda: done.count("run") == 2)
+        assert (await again.result(timeout=30)).text == "withdrawn"
+        assert done.count("withdrawn") == 1

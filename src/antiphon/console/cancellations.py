@@ -111,7 +111,7 @@ class Cancellations:
             "count": count,
             "before": before,
             "action": f"Cancel {_tasks(count)}",
-            "text": f"{more}They stop, and cannot go on. What they have done stays done.",
+            "text": f"{more}They stop. What they have done stays done.",
             "isTyped": count >= TYPED_TASKS,
         }
 

@@ -20,7 +20,7 @@ __all__ = ["actions_of", "facts_of"]
 _ACTIONS = {
     "cancel": {
         "action": "Cancel",
-        "text": "The task stops, and cannot go on. What it has done stays done.",
+        "text": "The task stops. What it has done stays done.",
         "done": "The task is cancelled.",
     },
     "retry": {

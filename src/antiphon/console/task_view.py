@@ -185,8 +185,8 @@ class TaskApi:
             again = await source.service.retry(record.id, Principal(record.principal))
         except TaskNotFound:
             raise Problem(404, "This task has expired.") from None
-        except InvalidParams:
-            raise Problem(409, "Only a task that has failed or was cancelled can be retried.") from None
+        except InvalidParams as error:
+            raise Problem(409, error.message) from None
         return {} if again.id == record.id else {"id": again.id}
 
     async def _run_again(self, request: ConsoleRequest) -> Any:

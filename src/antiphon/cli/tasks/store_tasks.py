@@ -166,7 +166,10 @@ class StoreTasks:
         except TaskNotFound:
             raise
         except InvalidParams as error:
-            raise CommandError(f"{error} Its status is {TaskView.from_record(record).status}.") from None
+            status = TaskView.from_record(record).status
+            raise CommandError(
+                str(error) if status == "cancelled" else f"{error} Its status is {status}."
+            ) from None
         return TaskView.from_record(await self._record(task.id))
 
     async def remove_expired(self) -> int:

@@ -50,7 +50,8 @@ async def go_on(
 
     `admitting` accepts a task whose log begins with so many bytes, or raises `Busy`. A worker begins the task
     when the function of the cancelled one has cleaned up: see `stops_still`. If it was cancelled too, the one
-    after it goes on. Raises `InvalidParams` like `run_again`, and `TaskNotFound` if the task is gone.
+    after it goes on. Raises `InvalidParams` like `run_again`, also if that task has ended, and `TaskNotFound`
+    if it is gone.
     """
     while True:
         id = _id_after(record)
@@ -73,8 +74,15 @@ async def go_on(
             raise TaskNotFound(
                 f"Cannot run task {record.id} again: the task that went on for it has expired."
             )
-        if (task := task_of(found)).state != "cancelled":
+        task = task_of(found)
+        if not task.has_ended:
             return task
+        if task.state != "cancelled":
+            has_failed = task.failed or task.state == "faulted"
+            raise InvalidParams(
+                f"Cannot run task {record.id} again: task {task.id} went on for it, and has "
+                f"{'failed. Retry that one.' if has_failed else 'completed.'}"
+            )
         record = found
 
 

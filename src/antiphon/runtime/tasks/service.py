@@ -293,8 +293,8 @@ class TaskService:
         """Run a failed or cancelled task again with its journal, on behalf of its owner or an operator.
 
         A failed task is queued again. A cancelled one stays so, and the task that goes on for it is returned.
-        Raises `InvalidParams` if the task has neither failed nor was cancelled, and `Busy` if too many tasks
-        wait.
+        Raises `InvalidParams` if the task has neither failed nor was cancelled, or if the task that went on
+        for it has ended, and `Busy` if too many tasks wait.
         """
         record = await self._record(id, principal)
         if _task_of(record).state == "cancelled":

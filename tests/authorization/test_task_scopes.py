@@ -46,6 +46,7 @@ def notes(authenticate: IssuedTokens, store: str = "memory:", **options: Any) ->
 
     @server.tool(scopes=["write"])
     async def greet(ctx: Context) -> str:
+        ctx.uuid()  # so that there is something to carry
         return (await ctx.elicit("Who?", Name, key="who")).name
 
     @server.tool

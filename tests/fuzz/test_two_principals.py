@@ -304,6 +304,7 @@ class Place:
 
         @server.tool
         async def ask(ctx: Context) -> str:
+            ctx.uuid()  # so that there is something to carry
             return await ctx.elicit("Who?", str)
 
         @server.tool(replay=False)

@@ -67,7 +67,8 @@ async def say(size: int, ctx: Context) -> str:
 
 @server.tool
 async def ask(ctx: Context) -> str:
-    """Ask something."""
+    """Ask something, with a state."""
+    ctx.uuid()
     return f"Hello {await ctx.elicit('Name?', str, key='name')}"
 
 

@@ -364,15 +364,36 @@ async def test_prompts_and_resources_ask_too(speaker: Speaker) -> None:
         assert "Ada against Bob" in str(last)
 
 
-@pytest.mark.parametrize("responses", [None, [], "x", {"name": 5}, {"name": []}, {"name": {"content": {}}}])
+@pytest.mark.parametrize(
+    "responses",
+    [None, [], "x", {"name": 5}, {"name": []}, {"name": "Ada"}, {"name": None}, {"name": {"content": {}}}],
+)
 async def test_malformed_responses_are_invalid_params(speaker: Speaker, responses: Any) -> None:
     frame = (await speaker.ask("tools/call", {"name": "greet", "inputResponses": responses})).frame
     assert frame["error"]["code"] == -32602
 
 
-async def test_unknown_keys_are_ignored(speaker: Speaker) -> None:
-    frame = await once(speaker, "greet", answers={"other": accept(x=1), "name": accept(name="Ada")})
+NOT_ASKED = [accept(x=1), "text", None, 5, True, ["list"]]
+
+
+@pytest.mark.parametrize("other", NOT_ASKED)
+async def test_unknown_keys_are_ignored(speaker: Speaker, other: Any) -> None:
+    frame = await once(speaker, "greet", answers={"other": other, "name": accept(name="Ada")})
     assert frame["result"]["content"][0]["text"] == "Hello, Ada!"
+    again = await once(speaker, "greet", answers={"other": other})
+    assert list(again["result"]["inputRequests"]) == ["name"]
+
+
+@pytest.mark.parametrize("other", NOT_ASKED[1:])
+async def test_what_is_no_response_is_not_kept_for_a_later_question(speaker: Speaker, other: Any) -> None:
+    first = (await once(speaker, "two_in_a_row", answers={"second": other}))["result"]
+    assert first.keys() - {"_meta"} == {"inputRequests", "resultType"}
+
+
+@pytest.mark.parametrize("other", NOT_ASKED[1:])
+async def test_the_explicit_style_sees_responses_only(speaker: Speaker, other: Any) -> None:
+    asked = (await once(speaker, "explicit_without_state", answers={"n": other}))["result"]
+    assert list(asked["inputRequests"]) == ["n"]
 
 
 async def test_a_question_that_the_client_cannot_answer_is_never_asked() -> None:

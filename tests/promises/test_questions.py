@@ -165,6 +165,17 @@ async def test_what_is_no_answer_at_all_is_an_error(client: Speaker, given: dict
     assert await asked(client, id) == before
 
 
+@pytest.mark.parametrize("other", ["text", None, 5, ["list"]])
+async def test_what_was_not_asked_is_ignored_in_every_shape(client: Speaker, other: Any) -> None:
+    id = (await begin(client, "ask"))["taskId"]
+    await asked(client, id)
+    method = "tasks/update" if isinstance(client, Patient) else "tasks/input_response"
+    responses = {"first": accept(name="a"), "nobody": other}
+    acknowledged = await client.ask(method, {"taskId": id, "inputResponses": responses})
+    assert "error" not in acknowledged.frame
+    assert list(await asked(client, id)) == ["second"]
+
+
 async def test_declining_fails_the_task(client: Speaker) -> None:
     id = (await begin(client, "ask"))["taskId"]
     await asked(client, id)

@@ -60,8 +60,8 @@ RequestId: TypeAlias = str | int
 class _MultiRoundRequest(Value, frozen=True, kw_only=True):
     """A request that may take several rounds."""
 
-    input_responses: dict[str, dict[str, Any]] = {}
-    """The answers to the questions of the previous round, by key."""
+    input_responses: dict[str, Any] = {}
+    """The answers to the questions of the previous round, by key. What was not asked can have any shape."""
     request_state: str | None = None
     """The request state that the previous round returned."""
 
@@ -207,11 +207,11 @@ class RedeemTask(Value, frozen=True):
     """Get the result of a task; wait until there is one."""
 
     task_id: str
-    last_seq_nr: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """If present: return only the segments numbered above this."""
+    last_seq_nr: Annotated[int, msgspec.Meta(ge=1)] = 0
+    """If present, and so above 0: return only the segments numbered above this."""
     stream: dict[str, Any] | None = None
     """If present, even empty: send the segments while the task runs."""
-    input_responses: dict[str, dict[str, Any]] = {}
+    input_responses: dict[str, Any] = {}
     """Answers to the questions of the task, by key, which are taken first."""
 
 
@@ -236,7 +236,7 @@ class AnswerTask(Value, frozen=True):
     """Answer questions of a task, by key."""
 
     task_id: str
-    input_responses: dict[str, dict[str, Any]]
+    input_responses: dict[str, Any]
 
 
 class AnswerQuestion(Value, frozen=True):

@@ -35,11 +35,14 @@ class QuestionDeadline(Protocol):
 def unused_answers(
     responses: Mapping[str, Any], questions: Container[str], journal: Container[str]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the answers that a run did not use with their journal keys, the smallest first, up to a bound."""
+    """Yield the answers that a run did not use with their journal keys, the smallest first, up to a bound.
+
+    What is no object answers no question of any version, and is left out.
+    """
     unused = {
         answer_entry(key): response
         for key, response in responses.items()
-        if key not in questions and answer_entry(key) not in journal
+        if isinstance(response, Mapping) and key not in questions and answer_entry(key) not in journal
     }
     room = _MAX_UNUSED_BYTES
     for size, entry in sorted((len(msgspec.json.encode(value)), entry) for entry, value in unused.items()):

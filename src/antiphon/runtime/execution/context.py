@@ -364,7 +364,7 @@ class Context(WaitingContext[State]):
     @property
     def input_responses(self) -> Mapping[str, Any]:
         """The caller's answers to the previous `InputRequired`, as the protocol encodes them."""
-        return self._run.responses
+        return {key: given for key, given in self._run.responses.items() if isinstance(given, Mapping)}
 
     @property
     def state(self) -> Any:

@@ -179,8 +179,8 @@ class Run:
         self._note_print(entry, question_print(question))
         if self.responses:
             for given in tried:
-                response = self.responses.get(given)
-                if response is None or response == self.journal.find(answer_entry(given)):
+                response = self.responses.get(given, MISSING)
+                if response is MISSING or response == self.journal.find(answer_entry(given)):
                     continue
                 answer = read_answer(question, given, response)
                 problem = None if check is None else check(answer)

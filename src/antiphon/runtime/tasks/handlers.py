@@ -217,8 +217,8 @@ class TaskHandlers:
         if call.request.input_responses and call.carrier.returns_questions:
             await self._answer_first(id, call)
         if call.request.stream is not None and call.wants_stream:
-            return await self._segments.stream(call, id, after or 0)
-        if after is not None:
+            return await self._segments.stream(call, id, after)
+        if after:
             return await self._segments.page(call, id, after)
         async for task in self._service.follow(id, call.principal):
             if task.has_ended or task.visible_state == shown:

@@ -350,4 +350,8 @@ def _names(kind: type[Any]) -> tuple[tuple[str, str], ...]:
     return tuple(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
 
 
-_EMPTY: Mapping[str, Any] = {"context": Complete.__struct_defaults__[-1], "inputResponses": {}}
+_EMPTY: Mapping[str, Any] = {
+    "context": Complete.__struct_defaults__[-1],
+    "inputResponses": {},
+    "lastSeqNr": 0,
+}

@@ -106,7 +106,7 @@ class ClientV2025(_WithSessions):
 
     def stream_task(self, task_id: str, after: int) -> Request:
         """Return the request for the result, with parameters that ask for segments."""
-        return RedeemTask(task_id, last_seq_nr=after or None, stream={})
+        return RedeemTask(task_id, last_seq_nr=after, stream={})
 
     def says_task_required(self, refusal: Exception | Result) -> bool:
         """Return whether the error is one of those for a tool that has to be called as a task.

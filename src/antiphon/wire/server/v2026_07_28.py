@@ -85,7 +85,7 @@ _TYPES: Mapping[type[Any], str] = {InputRequired: "input_required", Promise: "ta
 class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] = {}
-    answers: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict, name="inputResponses")
+    answers: dict[str, Any] = msgspec.field(default_factory=dict, name="inputResponses")
     state: str | None = msgspec.field(default=None, name="requestState")
     meta: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="_meta")
 

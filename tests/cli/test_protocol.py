@@ -12,7 +12,13 @@ from tests.cli.command import antiphon, running
 
 TASKS_SERVER = Path(__file__).parent.parent / "promises" / "patient.py"
 STREAMING_SERVER = Path(__file__).parent.parent / "client" / "telling.py"
-VERSIONS = ("2026-07-28", "2025-11-25", "DRAFT-2026-v1")
+EARLIER_DRAFTS = (
+    "DRAFT-000-messages",
+    "DRAFT-000-additional-info",
+    "DRAFT-001-messages",
+    "DRAFT-001-content",
+)
+VERSIONS = ("2026-07-28", "2025-11-25", "DRAFT-2026-v1", *EARLIER_DRAFTS)
 DRAFT = ("--protocol", "DRAFT-2026-v1")
 NAMES = ("--answer", "name=Ada", "--answer", "name=Byron")
 
@@ -43,19 +49,21 @@ def test_a_stream_is_read_in_every_version(version: str) -> None:
     assert (done.returncode, done.stdout) == (0, "text 1\ntext 2\nHello, Ada!\n")
 
 
-def test_a_task_of_the_draft_is_shown_and_answered_by_key(url: str) -> None:
-    started = antiphon("call", url, "both", "--task", "--no-input", *DRAFT)
+@pytest.mark.parametrize("version", ["DRAFT-2026-v1", "DRAFT-000-additional-info", "DRAFT-001-content"])
+def test_a_task_of_a_draft_with_all_questions_is_shown_and_answered_by_key(url: str, version: str) -> None:
+    draft = ("--protocol", version)
+    started = antiphon("call", url, "both", "--task", "--no-input", *draft)
     found = re.match(r"Task: (\S+)\n", started.stderr)
     assert found, started.stderr
     id = found[1]
     for key, name in (("last", "Byron"), ("first", "Ada")):
-        done = antiphon("tasks", "answer", url, id, f"name={name}", "--key", key, *DRAFT)
+        done = antiphon("tasks", "answer", url, id, f"name={name}", "--key", key, *draft)
         assert (done.returncode, done.stdout) == (0, f"Answered the questions of {id}: {key}.\n")
-    assert antiphon("tasks", "watch", url, id, *DRAFT).returncode == 0
-    shown = antiphon("tasks", "show", url, id, *DRAFT)
+    assert antiphon("tasks", "watch", url, id, *draft).returncode == 0
+    shown = antiphon("tasks", "show", url, id, *draft)
     assert shown.returncode == 0
     assert "Ada Byron" in shown.stdout
-    listed = antiphon("tasks", "ls", url, *DRAFT)
+    listed = antiphon("tasks", "ls", url, *draft)
     assert listed.returncode != 0  # a server without authentication lists nobody's tasks
     assert f"antiphon tasks show {url} ID" in listed.stderr
 

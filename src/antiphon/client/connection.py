@@ -36,6 +36,7 @@ from antiphon.model.capabilities import ServerCapabilities
 from antiphon.model.identity import Implementation
 from antiphon.model.inbox import InboxNews
 from antiphon.model.notification import Notification, Progress
+from antiphon.model.outcome import DONE
 from antiphon.model.request import Cancel, Request, RequestId, RequestMeta
 from antiphon.model.segment import StreamPart
 from antiphon.model.task_status import TaskStatus
@@ -190,7 +191,8 @@ class Connection:
     ) -> Any:
         """Send a request and return its result; raises the error that the server answers with.
 
-        Parts of a stream that come before the result go into the sink.
+        A request that has no response, as some answers of earlier drafts are, returns `DONE`. Parts of a
+        stream that come before the result go into the sink.
         """
         session = self._session
         try:
@@ -337,6 +339,9 @@ class Connection:
             limit = self.timeout if timeout is None else timeout
             try:
                 async with self._deadline(limit, message.method):
+                    if message.id is None:
+                        await self.channel.send(message)
+                        return DONE
                     frame = await self.channel.request(message)
             except (asyncio.CancelledError, TimedOut) as error:
                 if sink is None or sink.stops_with(request):

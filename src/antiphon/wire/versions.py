@@ -17,6 +17,10 @@ from antiphon.model.identity import Implementation
 from antiphon.model.request import CallTool, RequestId
 from antiphon.wire.client.dialect import ClientDialect
 from antiphon.wire.client.draft import ClientDraft
+from antiphon.wire.client.draft_000_additional_info import ClientDraft000AdditionalInfo
+from antiphon.wire.client.draft_000_messages import ClientDraft000Messages
+from antiphon.wire.client.draft_001_content import ClientDraft001Content
+from antiphon.wire.client.draft_001_messages import ClientDraft001Messages
 from antiphon.wire.client.v2025_11_25 import ClientV2025, ClientWithoutTasks
 from antiphon.wire.client.v2026_07_28 import ClientV2026
 from antiphon.wire.jsonrpc import Frame
@@ -117,10 +121,12 @@ VERSIONS = VersionTable(
     Version("2025-03-26", WithoutStructuredContent, ClientWithoutTasks),
     Version("2024-11-05", WithoutStructuredContent, ClientWithoutTasks),
     Version("DRAFT-2026-v1", Draft, ClientDraft, advertised=False, for_bare_requests=True),
-    Version("DRAFT-000-messages", Draft000Messages, advertised=False),
-    Version("DRAFT-000-additional-info", Draft000AdditionalInfo, advertised=False),
-    Version("DRAFT-001-messages", Draft001Messages, advertised=False),
-    Version("DRAFT-001-content", Draft001Content, advertised=False),
+    Version("DRAFT-000-messages", Draft000Messages, ClientDraft000Messages, advertised=False),
+    Version(
+        "DRAFT-000-additional-info", Draft000AdditionalInfo, ClientDraft000AdditionalInfo, advertised=False
+    ),
+    Version("DRAFT-001-messages", Draft001Messages, ClientDraft001Messages, advertised=False),
+    Version("DRAFT-001-content", Draft001Content, ClientDraft001Content, advertised=False),
 )
 
 

@@ -197,8 +197,15 @@ class TaskRequests:
 
     async def answer(self, id: str, responses: Mapping[str, dict[str, Any]]) -> None:
         """Answer questions of a task by key; raises `TaskLost`."""
+        dialect = self.connection.dialect
         try:
-            await self.ask(AnswerTask(id, dict(responses)))
+            if not dialect.answers_one_by_one:
+                await self.ask(AnswerTask(id, dict(responses)))
+                return
+            for key, response in responses.items():
+                answer = AnswerTask(id, {key: response})
+                # Sent again, a response that names no question could answer the next one.
+                await (self.ask(answer) if dialect.names_question(key) else self.connection.ask(answer))
         except InvalidParams:
             await self.get(id)
             raise

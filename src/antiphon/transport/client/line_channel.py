@@ -68,6 +68,7 @@ class LineConnection:
         self._quotes_output = quotes_output
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
         self._streams: set[RequestId] = set()
+        self._answered_by_messages: set[RequestId] = set()
         self._given_up: set[RequestId] = set()
         self._last_answered = asyncio.Event()
         self._inbox: asyncio.Queue[Frame | asyncio.Event] = asyncio.Queue(max_unread)
@@ -91,6 +92,8 @@ class LineConnection:
         self._pending[message.id] = response
         if message.streams:
             self._streams.add(message.id)
+        if message.answered_by_messages:
+            self._answered_by_messages.add(message.id)
         try:
             await self.send(message)
             frame = await response
@@ -105,6 +108,7 @@ class LineConnection:
         finally:
             self._pending.pop(message.id, None)
             self._streams.discard(message.id)
+            self._answered_by_messages.discard(message.id)
         await self._catch_up()
         return frame
 
@@ -187,7 +191,7 @@ class LineConnection:
                 self.fail(BadAnswer(f"{self._peer} does not speak MCP. {error.message} {remark}"))
             return
         self._unreadable = 0
-        if frame.method is not UNSET:
+        if frame.method is not UNSET and frame.request_id not in self._answered_by_messages:
             await self._inbox.put(frame)
             return
         response = self._pending.get(frame.request_id) if frame.request_id is not None else None

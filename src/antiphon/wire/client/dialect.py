@@ -117,6 +117,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether several responses may come, of which all but the last are marked as partial."""
     listens: bool = False
     """Whether the stream of the response has no end of its own: only keep-alives show that it is alive."""
+    answered_by_messages: bool = False
+    """Whether a message with a method and the id of the request may take the place of the response."""
 
 
 class ClientDialect:
@@ -134,6 +136,8 @@ class ClientDialect:
     """Whether a caller says with the call that it wants a task."""
     status_has_details: ClassVar[bool] = False
     """Whether the status of a task carries its questions and its result."""
+    answers_one_by_one: ClassVar[bool] = False
+    """Whether the answers to a task go out as responses, one for each question, which nothing answers."""
     asks_in_task_result: ClassVar[bool] = False
     """Whether the request for a task's result always returns the questions that the task waits for."""
     task_notification: ClassVar[str]
@@ -161,6 +165,10 @@ class ClientDialect:
     def answers_tasks_by_key(self) -> bool:
         """Whether a client answers the questions of a task by key, in a request of its own."""
         return self.status_has_details or self.asks_in_task_result
+
+    def names_question(self, key: str) -> bool:
+        """Return whether the key of a task's question is the server's, so that an answer may be repeated."""
+        return True
 
     def ping(self) -> Request:
         """Return the request that shows whether the server responds."""

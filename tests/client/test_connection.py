@@ -209,6 +209,8 @@ async def test_what_is_logged_while_a_stream_is_open_is_heard_beside_it() -> Non
     heard: list[Log] = []
 
     async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["method"] == "tools/list":
+            return {"result": {"tools": []}}
         await line.say(method="notifications/message", params={"level": "info", "data": "Half."})
         return DONE
 

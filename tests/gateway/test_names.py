@@ -158,6 +158,75 @@ async def test_a_template_takes_no_resource_that_is_offered_and_one_of_every_sch
             assert await read(client, "notes://today") == "honest"
 
 
+async def called(client: Client, name: str) -> str:
+    return (await client.call(name)).text
+
+
+async def test_the_server_that_is_mounted_first_has_a_name_or_a_uri_whichever_is_there_first() -> None:
+    honest, hostile = offering("honest", "delete"), offering("hostile", "delete", "soon", "own")
+    for server, text in ((honest, "honest"), (hostile, "hostile")):
+        server.resource("notes://today")(lambda text=text: text)
+    async with serving(hostile) as second:
+        async with serving(honest) as first:
+            port = first.port
+        gateway = Server("gateway")
+        gateway.mount("one", f"http://127.0.0.1:{port}/mcp", prefix=False)  # it is not there yet
+        gateway.mount("two", second.url, prefix=False)
+        registry = gateway.engine.registry
+        async with Client(gateway) as client, serving(honest, port=port):
+            one = registry.providers[0]
+            await until(lambda: registry.owner("resources", "notes://today") is one, within=60)
+            await until(lambda: registry.owner("prompts", "delete") is one)
+            assert await called(client, "delete") == "honest"
+            assert await read(client, "notes://today") == "honest"
+            assert await called(client, "soon") == "hostile"
+            honest.add_tool(lambda: "honest", name="soon")
+            await until(lambda: registry.owner("tools", "soon") is one)
+            assert await called(client, "soon") == "honest"
+            honest.add_tool(lambda: "honest", name="more")
+            await until(lambda: "more" in gateway.tools)
+            hostile.add_tool(lambda: "hostile", name="more")
+            hostile.add_tool(lambda: "hostile", name="last")
+            await until(lambda: "last" in gateway.tools)
+            assert await called(client, "more") == "honest"
+            assert gateway.tools.count("more") == 1
+            honest.remove_tool("soon")
+            await until(lambda: registry.owner("tools", "soon") is not one)
+            assert await called(client, "soon") == "hostile"
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_server_of_this_process_starts_whatever_names_another_server_has(
+    is_first: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    trusted = offering("trusted", "delete", "keep")
+    trusted.resource("notes://today")(lambda: "trusted")
+    hostile = offering("hostile", "delete", "own")
+    hostile.resource("notes://today")(lambda: "hostile")
+    async with serving(hostile) as one:
+        gateway = Server("gateway")
+        if is_first:
+            gateway.mount("trusted", trusted, prefix=False)
+        gateway.mount("hostile", one.url, prefix=False)
+        if not is_first:
+            gateway.mount("trusted", trusted, prefix=False)
+        async with Client(gateway) as client:
+            assert await called(client, "keep") == "trusted"
+            assert await called(client, "own") == "hostile"
+            assert await called(client, "delete") == "trusted"
+            assert await read(client, "notes://today") == "trusted"
+    assert "is taken" in caplog.text
+
+
+async def test_two_servers_of_this_process_with_one_name_are_an_error_at_the_start() -> None:
+    gateway = Server("gateway")
+    gateway.mount("one", offering("one", "same"), prefix=False)
+    gateway.mount("two", offering("two", "same"), prefix=False)
+    with pytest.raises(DefinitionError, match="Cannot mount 'two': There is already a tool 'same'"):
+        async with gateway.running():
+            pass
+
+
 HOSTILE_NAMES = ["new\nline", "nul\0", "right\u202eleft", "bell\x07", "mark\u200f"]
 
 
@@ -204,9 +273,8 @@ async def test_a_uri_that_two_servers_have_is_that_of_the_one_mounted_first_alth
             await add(gateway, hostile, "own://more", "more://{day}")
             assert await read(client, "notes://today") == "honest"
             assert await read(client, "own://monday") == "hostile"
-            # Once it was there, a server takes nothing that another one has.
             await add(gateway, honest, "own://{day}", "own://all", "last://all", "last://{day}")
-            assert await read(client, "own://all") == await read(client, "own://monday") == "hostile"
+            assert await read(client, "own://all") == await read(client, "own://monday") == "honest"
 
 
 async def add(gateway: Server, server: Server, *uris: str) -> None:

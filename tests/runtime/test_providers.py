@@ -179,18 +179,48 @@ async def test_its_items_replace_those_it_had_with_one_change_if_the_list_differ
         shop.engine.changes.reopen()
 
 
-async def test_a_name_that_is_taken_is_refused_and_nothing_changes(server: Server, shop: Shop) -> None:
+async def test_a_name_belongs_to_the_author_and_then_to_the_provider_that_was_added_first(
+    server: Server, shop: Shop
+) -> None:
     @server.tool
     async def mine() -> str:
         return "mine"
 
-    async with server.running():
-        with pytest.raises(DefinitionError, match="There is already a tool 'mine'"):
-            shop.offer("other", "mine")
-        assert server.tools == ("mine", "echo")
-        other = Shop.__new__(Shop)
-        with pytest.raises(DefinitionError, match="There is already a tool 'echo'"):
-            server.engine.replace(other, "tools", [shop.tool("echo")], {})
+    first, later = shop, Shop(server)
+    registry = server.engine.registry
+    later.offer("echo", "mine", "later")
+    assert registry.owner("tools", "echo") is later  # the first one has not registered anything yet
+    first.offer("other", "echo", "mine")
+    assert server.tools == ("mine", "other", "echo", "later")
+    assert registry.owner("tools", "mine") is None
+    assert registry.owner("tools", "echo") is first
+    later.offer("other", "echo")
+    assert registry.owner("tools", "other") is first
+    first.offer("echo")
+    assert registry.owner("tools", "other") is later  # it is free
+    with pytest.raises(DefinitionError, match="There is already a tool 'mine'"):
+        registry.check_free(first, "tools", [first.tool("mine")])
+    registry.check_free(later, "tools", [later.tool("echo")])  # another program may have it
+    server.engine.replace(later, "tools", [later.tool("echo"), later.tool("mine")], {}, {"echo"})
+    assert registry.owner("tools", "echo") is later  # it is written in this process
+    with pytest.raises(DefinitionError, match="There is already a tool 'echo'"):
+        registry.check_free(first, "tools", [first.tool("echo")])
+    first.offer("echo", "mine")
+    server.remove_tool("mine")
+    assert registry.owner("tools", "mine") is first
+
+
+async def test_headers_that_repeat_arguments_are_those_of_the_tool_that_has_the_name(
+    server: Server, shop: Shop
+) -> None:
+    later = Shop(server)
+    headers = {"echo": {"mcp-param-a": ("a",)}}
+    server.engine.replace(later, "tools", [later.tool("echo")], headers)
+    assert server.engine.mirrored == headers
+    shop.offer("echo")
+    assert server.engine.mirrored == {}
+    shop.offer()
+    assert server.engine.mirrored == headers
 
 
 async def test_its_tools_run_as_tasks_and_need_scopes_as_others_do(shop: Shop, server: Server) -> None:

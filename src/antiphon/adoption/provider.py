@@ -192,7 +192,9 @@ class AdoptedProvider(Provider):
         headers = {
             each.name: declared(each.definition.input_schema) for each in items if isinstance(each, Tool)
         }
-        self._engine.replace(self, kind, items, headers)
+        self._engine.registry.check_free(self, kind, items)
+        written = {each.uri if isinstance(each, Resource) else each.name for each in items}
+        self._engine.replace(self, kind, items, headers, written)
 
     async def _refresh_later(self, kind: Kind) -> None:
         """Register the items of a list that has changed; keep those from before if that is not possible."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -51,10 +51,12 @@ from antiphon.model.request import (
     RequestMeta,
     ResourceReference,
 )
+from antiphon.model.segment import MODES, ResponseMode
 from antiphon.model.task_status import TaskStatus
 from antiphon.model.ui import declare_ui
 from antiphon.runtime.change_feed import Listener
 from antiphon.version import VERSION
+from antiphon.wire.client.tasks import related
 from antiphon.wire.versions import VERSIONS
 
 if TYPE_CHECKING:
@@ -318,6 +320,7 @@ class Client(InboxClient):
         /,
         *,
         ttl: float | None = None,
+        response_modes: Sequence[ResponseMode] = ("task",),
         timeout: float | None = None,
         on_progress: Callback | None = None,
         log_level: LogLevel | None = None,
@@ -328,13 +331,15 @@ class Client(InboxClient):
 
         Further keywords are arguments of the tool. `ttl` is how long the server should keep the task, in
         seconds, in versions where the caller can say so. If the server answers at once, the handle has the
-        result already, and no id.
+        result already, and no id unless there is a task as well. A server with the response modes of SEP-1905
+        answers at once if `response_modes` has "immediate". Raises `ValueError` for "streaming".
         """
+        _check_modes(response_modes, "task", "immediate")
         request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
         send = self._sender(timeout, on_progress, log_level, meta)
-        outcome = await self._rounds.drive(await self._calls.as_task(request, ttl), send)
+        outcome = await self._rounds.drive(await self._calls.as_task(request, ttl, response_modes), send)
         if not isinstance(outcome, TaskStatus):
-            outcome = TaskStatus(id="", status="completed", result=outcome)
+            outcome = TaskStatus(related(outcome.meta) or "", "completed", result=outcome)
         return self._handle(outcome, on_progress)
 
     def stream(
@@ -343,6 +348,7 @@ class Client(InboxClient):
         arguments: Mapping[str, Any] | None = None,
         /,
         *,
+        response_modes: Sequence[ResponseMode] = ("streaming", "task"),
         timeout: float | None = None,
         on_progress: Callback | None = None,
         log_level: LogLevel | None = None,
@@ -358,8 +364,11 @@ class Client(InboxClient):
         Further keywords are arguments of the tool. A call that becomes a task is read across broken
         connections. A server that does not stream sends everything at the end. `timeout` bounds the whole
         call; without one there is no limit, but an answer may be silent only for the client's own `timeout`.
-        Leaving the context early cancels the call. `Stream` lists the errors that reading raises.
+        Leaving the context early cancels the call. `Stream` lists the errors that reading raises. With
+        "immediate" in `response_modes`, a server with the modes of SEP-1905 sends a result that it has at
+        once as a whole. Raises `ValueError` for other modes.
         """
+        _check_modes(response_modes, *MODES)
         request = CallTool(name=name, arguments={**(arguments or {}), **kwargs})
         segments = SegmentQueue(self._tasks.max_message)
         call = StreamedCall(
@@ -368,6 +377,7 @@ class Client(InboxClient):
             segments,
             request,
             self._request_meta(log_level, meta),
+            response_modes=response_modes,
             timeout=timeout,
             on_progress=on_progress or self._notifications.on_progress,
         )
@@ -496,3 +506,9 @@ class Client(InboxClient):
         self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
     ) -> RequestMeta:
         return RequestMeta(log_level=log_level or self._notifications.log_level, raw=meta or {})
+
+
+def _check_modes(modes: Sequence[ResponseMode], *possible: ResponseMode) -> None:
+    """Raise `ValueError` for response modes that a method does not have."""
+    if isinstance(modes, str) or not modes or not set(modes) <= set(possible):
+        raise ValueError(f"response_modes={modes!r} is not a sequence of {', '.join(possible)}.")

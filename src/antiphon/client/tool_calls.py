@@ -6,7 +6,7 @@ tool needs which; it is read only if it is needed.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,12 +18,11 @@ from antiphon.client.streaming.segment_tracker import whole_outcome
 from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta, TaskParams
-from antiphon.model.segment import StreamPart
+from antiphon.model.segment import ResponseMode, StreamPart
 
 __all__ = ["ToolCalls", "tool_call"]
 
-_STREAM_MODES = ("streaming", "task")
-"""The response modes for a caller that reads segments. "immediate" would send none before the end."""
+_TASK: tuple[ResponseMode, ...] = ("task",)
 
 
 class ToolCalls:
@@ -41,19 +40,21 @@ class ToolCalls:
         self._list_tools = list_tools
         self._max_message = max_message
 
-    async def as_task(self, request: CallTool, ttl: float | None) -> CallTool:
+    async def as_task(self, request: CallTool, ttl: float | None, modes: Sequence[ResponseMode]) -> CallTool:
         """Return the call with the parameters of a task, if the version has them and the tool takes them."""
         if not await self._takes_task_params(request.name):
             return request
-        return _with_task_params(request, ttl)
+        return self._with_task_params(request, ttl, modes)
 
-    async def as_stream(self, request: CallTool, request_meta: RequestMeta) -> tuple[CallTool, RequestMeta]:
+    async def as_stream(
+        self, request: CallTool, request_meta: RequestMeta, modes: Sequence[ResponseMode]
+    ) -> tuple[CallTool, RequestMeta]:
         """Return the call and its metadata, asking for segments if the server sends them."""
         if not self._connection.offers.streams:
             return request, request_meta
         request, request_meta = self._connection.dialect.stream_call(request, request_meta)
         if await self._takes_task_params(request.name):
-            request = _with_task_params(request)
+            request = self._with_task_params(request, modes=modes)
         return request, request_meta
 
     async def send(
@@ -72,7 +73,7 @@ class ToolCalls:
         name = request.name
         is_required = self._has_task_params and self._catalog.task_support(name) == "required"
         if request.task is None and is_required:
-            request = _with_task_params(request)
+            request = self._with_task_params(request)
         try:
             outcome = await self._send(request, request_meta, timeout, on_progress, sink)
         except HeaderMismatch:
@@ -84,12 +85,12 @@ class ToolCalls:
         except (MethodNotFound, InvalidRequest) as error:
             if not await self._requires_task(request, error):
                 raise
-            request = _with_task_params(request)
+            request = self._with_task_params(request)
         else:
             has_failed = isinstance(outcome, Result) and outcome.is_error
             if not has_failed or not await self._requires_task(request, outcome):
                 return outcome
-            request = _with_task_params(request)
+            request = self._with_task_params(request)
         return await self._send(request, request_meta, timeout, on_progress, sink)
 
     async def _send(
@@ -122,13 +123,24 @@ class ToolCalls:
         if not self._has_task_params:
             return False
         if self._catalog.task_support(tool) is None:
-            await self._list_tools()
+            try:
+                await self._list_tools()
+            except MethodNotFound:  # a server without a list leaves it to the caller
+                return True
         return self._catalog.task_support(tool) in ("optional", "required")
 
     @property
     def _has_task_params(self) -> bool:
         """Whether a caller can ask for a task, in this version and of this server."""
         return self._connection.dialect.takes_task_params and self._connection.offers.tasks
+
+    def _with_task_params(
+        self, request: CallTool, ttl: float | None = None, modes: Sequence[ResponseMode] = _TASK
+    ) -> CallTool:
+        """Return the call as a task. A server that has response modes is told which of them are accepted."""
+        accepted = tuple(modes) if self._connection.offers.response_modes else None
+        params = TaskParams(None if ttl is None else int(ttl * 1000), accepted)
+        return msgspec.structs.replace(request, task=params, stream=None)
 
 
 def tool_call(
@@ -138,9 +150,3 @@ def tool_call(
     questions, state = (resume.questions, resume.sealed) if resume is not None else ({}, None)
     given = responses(questions, answers or {})
     return CallTool(name=name, arguments=arguments, input_responses=given, request_state=state)
-
-
-def _with_task_params(request: CallTool, ttl: float | None = None) -> CallTool:
-    modes = None if request.stream is None else _STREAM_MODES
-    params = TaskParams(None if ttl is None else int(ttl * 1000), modes)
-    return msgspec.structs.replace(request, task=params, stream=None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,6 @@ import msgspec
 
 from antiphon.errors import DefinitionError
 from antiphon.gateway.names import MAX_NAME_CHARACTERS, attributed, other_prefixes, qualified
-from antiphon.gateway.provider import UpstreamProvider
 from antiphon.model.catalog import Kind
 from antiphon.model.identity import ANONYMOUS, Principal
 from antiphon.model.notification import ListChanged
@@ -34,6 +33,7 @@ from antiphon.runtime.execution.invoke import AuthorFunction, Environment
 from antiphon.runtime.lists import listing_of
 from antiphon.runtime.middleware import IncomingRequest, run_through
 from antiphon.runtime.providers import Completer, Listing, Provider
+from antiphon.turn import Turn
 
 __all__ = ["ServerProvider"]
 
@@ -42,6 +42,12 @@ logger = logging.getLogger("antiphon")
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "templates", "prompts")
 _NAMED: tuple[Kind, ...] = ("tools", "prompts")
 """The lists whose items get a prefix."""
+_CHANGED: Mapping[str, Sequence[Kind]] = {
+    "tools": ("tools",),
+    "resources": ("resources", "templates"),
+    "prompts": ("prompts",),
+}
+"""The lists that have changed when a server says which one has."""
 Item: TypeAlias = Tool | Resource | Prompt
 _MAX_NAMED = 5
 """How many items that are left out of a list the log names at once."""
@@ -174,6 +180,8 @@ class ServerProvider(Provider):
         self._inside = _Inside(inner)
         self._left_out: dict[Kind, set[str]] = {kind: set() for kind in _KINDS}
         """The items whose names are taken, so that each is logged once."""
+        self._others: dict[Kind, set[str]] = {kind: set() for kind in _KINDS}
+        """The names that belong to other mounts by how they begin."""
         self._copies: dict[Kind, dict[str, tuple[Item, bool, Item]]] = {kind: {} for kind in _KINDS}
         """The items of the server, whether they are enabled there, and what is offered for them."""
 
@@ -191,7 +199,7 @@ class ServerProvider(Provider):
     async def running(self) -> AsyncIterator[None]:
         """Start the lifespan of the server; raises `DefinitionError` if one of its names is taken."""
         async with self._inner.running_inside():
-            self._register(is_starting=True)
+            await self._register(_KINDS, is_starting=True)
             if self._guard is None:
                 self._engine.describe(self, attributed(self.prefix, self._inner.instructions))
             following = asyncio.create_task(self._follow())
@@ -207,47 +215,61 @@ class ServerProvider(Provider):
         with self._inner.changes.listen(lambda change: True) as changes:
             async for change in changes:
                 if isinstance(change, ListChanged):
-                    self._register(is_starting=False)
+                    await self._register(_CHANGED[change.kind])
                 else:
                     self._engine.changes.publish(change)
 
-    def _register(self, *, is_starting: bool) -> None:
+    async def _register(self, kinds: Sequence[Kind], *, is_starting: bool = False) -> None:
         """Offer the items of the server; those that have not changed stay as they are.
 
-        Raises `DefinitionError` for a name of the author's that is taken at the start, except by an upstream
-        server, which leaves it. Later, and if the name comes from a server that this one mounts, the item is
-        left out.
+        Raises `DefinitionError` if two authors have used one name at the start. Later, and if the name comes
+        from a server that one of them mounts, the item is left out.
         """
-        registry = self._inner.registry
-        for kind in _KINDS:
+        registry, turn = self._inner.registry, Turn()
+        for kind in kinds:
             copies: dict[str, tuple[Item, bool, Item]] = {}
             items: list[Item] = []
             left_out: set[str] = set()
-            for key, item in registry.registered(kind).items():
+            written: list[str] = []
+            for key, item in tuple(registry.registered(kind).items()):
+                await turn.step()
                 is_enabled, had = not registry.is_disabled(kind, key), self._copies[kind].get(key)
                 if had is None or had[0] is not item or had[1] is not is_enabled:
                     had = item, is_enabled, self._mounted(item, is_enabled=is_enabled)
                 copies[key] = had
-                is_authors = registry.owner(kind, key) is None
-                if is_starting and is_authors:
-                    self._take(kind, had[2])
-                    items.append(had[2])
-                elif not self._is_left_out(kind, had[2], is_authors, left_out):
-                    items.append(had[2])
-            self._copies[kind], self._left_out[kind] = copies, left_out
+                if registry.owner(kind, key) is None:
+                    written.append(_key(had[2]))
+                elif self._is_anothers(kind, _key(had[2])):
+                    left_out.add(_key(had[2]))
+                    continue
+                items.append(had[2])
             mirrored = {}
             if kind == "tools":
                 mirrored = {self._qualified(tool): headers for tool, headers in self._inner.mirrored.items()}
-            try:
-                self._engine.replace(self, kind, items, mirrored)
-            except DefinitionError as error:
-                raise DefinitionError(f"Cannot mount {self._name!r}: {error}") from None
+            if is_starting:
+                self._check_free(kind, items, frozenset(written))
+            self._copies[kind], self._others[kind] = copies, left_out
+            self._engine.replace(self, kind, items, mirrored, frozenset(written))
 
-    def _take(self, kind: Kind, item: Item) -> None:
-        """Let a server behind the gateway leave the name or the URI of an item, if it has that."""
-        key = _key(item)
-        if isinstance(owner := self._engine.registry.owner(kind, key), UpstreamProvider):
-            owner.leave(kind, {key})
+    def _check_free(self, kind: Kind, items: Sequence[Item], written: Collection[str]) -> None:
+        """Raise `DefinitionError` if a name that the author wrote is written in this process elsewhere."""
+        try:
+            own = (item for item in items if _key(item) in written)
+            self._engine.registry.check_free(self, kind, own)
+        except DefinitionError as error:
+            raise DefinitionError(f"Cannot mount {self._name!r}: {error}") from None
+
+    def reassigned(self, kind: Kind) -> None:
+        """Log the items whose names are taken, each once."""
+        left_out = self._others[kind].union(self._engine.registry.displaced(self, kind))
+        for key in sorted(left_out - self._left_out[kind])[:_MAX_NAMED]:
+            logger.error(
+                "The mounted server %r has a %s, and its name here, %r, is taken. It is left out.",
+                self._name,
+                kind.removesuffix("s"),
+                key,
+            )
+        self._left_out[kind] = left_out
 
     def _is_taken(self, kind: Kind, key: str) -> bool:
         """Return whether an item of another owner has a name or a URI."""
@@ -258,21 +280,6 @@ class ServerProvider(Provider):
         """Return whether a name belongs to another mount by how it begins."""
         prefixes = [each.prefix for each in self._engine.registry.providers]
         return kind in _NAMED and key.startswith(other_prefixes(self.prefix, prefixes))
-
-    def _is_left_out(self, kind: Kind, item: Item, is_authors: bool, left_out: set[str]) -> bool:
-        """Return whether the name of an item is another's; the first time, log that the item is left out."""
-        key = _key(item)
-        if not self._is_taken(kind, key) and (is_authors or not self._is_anothers(kind, key)):
-            return False
-        left_out.add(key)
-        if key not in self._left_out[kind] and len(left_out) <= _MAX_NAMED:
-            logger.error(
-                "The mounted server %r has added a %s, and its name here, %r, is taken. It is left out.",
-                self._name,
-                kind.removesuffix("s"),
-                key,
-            )
-        return True
 
     def _qualified(self, name: str) -> str:
         return qualified(self.prefix, name)

@@ -57,6 +57,7 @@ from antiphon.runtime.engine import Engine
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.context import Context
 from antiphon.runtime.providers import Listing, Provider
+from antiphon.turn import Turn
 from antiphon.wire.mirrored_headers import declared
 
 __all__ = ["UpstreamProvider"]
@@ -74,8 +75,6 @@ _SECONDS_PER_ITEM = 0.001
 """The shortest such time for each item that a server lists: the work on them is a small part of it."""
 _CALM_FACTOR = 4
 """A server whose lists stay the same for so many times the current delay may change them at once again."""
-_ITEMS_AT_ONCE = 50
-"""How many items are compared or made before other work of the event loop goes on."""
 _MAX_NAMED, _MAX_NAME_CHARACTERS = 5, 80
 """How many names of items that are left out the log shows, and how much of each."""
 _MAX_SUBSCRIPTIONS = 10_000
@@ -84,7 +83,6 @@ _KINDS: tuple[Kind, ...] = ("tools", "templates", "resources", "prompts")
 _NAMED: tuple[Kind, ...] = ("tools", "prompts")
 """The lists whose items get a prefix."""
 _URIS: tuple[Kind, ...] = ("resources", "templates")
-_TAKEN = "this name is taken"
 _STALE: Mapping[str, tuple[Kind, ...]] = {
     "tools": ("tools",),
     "resources": ("resources", "templates"),
@@ -146,6 +144,8 @@ class UpstreamProvider(Provider):
         self._made: dict[Kind, dict[str, _Made]] = {}
         """The items of each list, by the names that the server has for them."""
         self._schemes: set[str] = set()
+        self._problems: dict[Kind, Mapping[str, Sequence[str]]] = {}
+        """Why items of each list cannot be offered, and which."""
         self._reported: dict[Kind, frozenset[str]] = {}
         """What is left out of each list, as it was logged."""
         self._has_begun = False
@@ -357,9 +357,9 @@ class UpstreamProvider(Provider):
         before = self._made.get(kind)
         made: dict[str, _Made] = {}
         problems: dict[str, list[str]] = {}
-        for number, definition in enumerate(definitions, 1):
-            if not number % _ITEMS_AT_ONCE:
-                await asyncio.sleep(0)
+        turn = Turn()
+        for definition in definitions:
+            await turn.step()
             had = None if before is None else before.get(_name_of(definition))
             if had is None or had.definition != definition:
                 try:
@@ -372,60 +372,41 @@ class UpstreamProvider(Provider):
             return False
         self._made[kind] = made
         self._schemes = {name.partition(":")[0] for kind in _URIS for name in self._made.get(kind, ())}
-        self._offer_made(kind, problems, await self._covered(kind))
+        await self._offer_made(kind, problems, await self._covered(kind))
         if kind in _URIS and not self._has_begun:
             for each in self._later_mounts():
                 await each.give_way(self)
         return True
 
-    def _offer_made(self, kind: Kind, problems: dict[str, list[str]], covered: Collection[str] = ()) -> None:
-        """Register the items of a list that were made, without those whose names belong to others.
-
-        Of two servers with one URI, the one that is mounted first has it, also if it is connected later.
-        """
+    async def _offer_made(
+        self, kind: Kind, problems: dict[str, list[str]], covered: Collection[str] = ()
+    ) -> None:
+        """Register the items of a list that were made, without those whose names can only be another's."""
         registry = self._engine.registry
-        registered = registry.registered(kind)
         reserved = other_prefixes(self.prefix, [each.prefix for each in registry.providers])
-        later = self._later_mounts() if kind in _URIS and not self._has_begun else ()
-        items: dict[str, _Made] = {}
-        leaving: dict[UpstreamProvider, set[str]] = {}
+        items: list[Tool | Resource | Prompt] = []
+        mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
+        turn = Turn()
         for name, made in self._made[kind].items():
+            await turn.step()
             key = _key(made.item)
-            owner = registry.owner(kind, key)
-            if key in registered and owner is not self and owner not in later:
-                problems.setdefault(_TAKEN, []).append(name)
-            elif kind in _NAMED and key.startswith(reserved):
+            if kind in _NAMED and key.startswith(reserved):
                 problems.setdefault("the name belongs to another server here", []).append(name)
             elif key in covered:
                 problems.setdefault("a template of another server has this URI", []).append(name)
             else:
-                items[key] = made
-                if isinstance(owner, UpstreamProvider) and owner is not self:
-                    leaving.setdefault(owner, set()).add(key)
-        for other, keys in leaving.items():
-            other.leave(kind, keys)
-        self._offer_items(kind, items)
-        self._report(kind, problems)
+                items.append(made.item)
+                if made.headers:
+                    mirrored[key] = made.headers
+        self._problems[kind] = problems
+        self._engine.replace(self, kind, items, mirrored)
 
-    def leave(self, kind: Kind, keys: Collection[str]) -> None:
-        """Stop offering items whose names belong to another server, which was there later."""
-        offered = {
-            key: each for each in self._made[kind].values() if self._owns(kind, key := _key(each.item))
-        }
-        self._offer_items(kind, {key: each for key, each in offered.items() if key not in keys})
-        self._report(
-            kind, {_TAKEN: [_name_of(each.definition) for key, each in offered.items() if key in keys]}
-        )
-
-    def _offer_items(self, kind: Kind, items: Mapping[str, _Made]) -> None:
-        mirrored = {key: made.headers for key, made in items.items() if made.headers}
-        self._engine.replace(self, kind, [made.item for made in items.values()], mirrored)
-
-    def _owns(self, kind: Kind, key: str) -> bool:
-        return self._engine.registry.owner(kind, key) is self
-
-    def _report(self, kind: Kind, problems: Mapping[str, Sequence[str]]) -> None:
-        """Log what was left out, in one line for each reason, unless that was logged before."""
+    def reassigned(self, kind: Kind) -> None:
+        """Log what is left out, in one line for each reason, unless that was logged before."""
+        problems = dict(self._problems.get(kind, {}))
+        if displaced := self._engine.registry.displaced(self, kind):
+            names = {_key(each.item): name for name, each in self._made.get(kind, {}).items()}
+            problems["this name is taken"] = [names[key] for key in displaced if key in names]
         lines = {
             f"{len(names)} {kind}, because {reason}: "
             f"{', '.join(repr(printable(name, _MAX_NAME_CHARACTERS)) for name in names[:_MAX_NAMED])}"
@@ -447,7 +428,7 @@ class UpstreamProvider(Provider):
             async with self._registering:
                 covered = await self._covered("resources", anew=True)
                 if any(key in covered for key in self._made["resources"]):
-                    self._offer_made("resources", {}, covered)
+                    await self._offer_made("resources", {}, covered)
 
     async def _covered(self, kind: Kind, *, anew: bool = False) -> Collection[str]:
         """Return the URIs of this server that belong to a template of the author or of an earlier mount.
@@ -465,14 +446,12 @@ class UpstreamProvider(Provider):
             and _names_scheme(uri)
             and not isinstance(item.template, PrefixTemplate)
         ]
-        covered, tried = set(), 0
+        covered, turn = set(), Turn()
         for uri in self._made["resources"]:
             if not anew and registry.owner("resources", uri) is self:
                 continue
             for template in templates:
-                tried += 1
-                if not tried % _ITEMS_AT_ONCE:
-                    await asyncio.sleep(0)
+                await turn.step()
                 if template.match(uri) is not None:
                     covered.add(uri)
                     break
@@ -656,7 +635,8 @@ class UpstreamProvider(Provider):
             resource, _ = registry.resource(uri)
         except AntiphonError:
             return False
-        return self._owns("resources" if resource.template is None else "templates", resource.uri)
+        kind: Kind = "resources" if resource.template is None else "templates"
+        return registry.owner(kind, resource.uri) is self
 
 
 async def _listed(client: UpstreamClient, kind: Kind) -> Sequence[Definition]:

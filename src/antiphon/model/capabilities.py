@@ -47,6 +47,8 @@ class ServerCapabilities(msgspec.Struct, frozen=True):
     """Whether the caller can list, hear of and answer the questions of tasks to others."""
     streams: bool = False
     """Whether the server sends the segments of a tool's output while the tool runs."""
+    response_modes: bool = False
+    """Whether a caller says in which ways it takes the result of a task: the response modes of SEP-1905."""
     protected: bool = False
     """Whether the server authenticates its callers or needs scopes over HTTP, and not on this connection: who
     has it runs the server."""

@@ -7,7 +7,7 @@ the task is read; for a call without a task, through all its rounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -18,9 +18,11 @@ from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.task import Task, TaskChanged
 from antiphon.model.task_status import TaskStatus
 
-__all__ = ["MODES", "CallerMessage", "Segment", "SegmentPage", "Segments", "StreamEnd", "StreamPart"]
+__all__ = ["MODES", "CallerMessage", "ResponseMode", "Segment", "SegmentPage", "Segments"]
+__all__ += ["StreamEnd", "StreamPart"]
 
-MODES = ("immediate", "streaming", "task")
+ResponseMode: TypeAlias = Literal["immediate", "streaming", "task"]
+MODES: tuple[ResponseMode, ...] = ("immediate", "streaming", "task")
 """The response modes of a call that may become a task, in the order of preference."""
 
 

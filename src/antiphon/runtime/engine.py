@@ -174,6 +174,7 @@ class Engine:
         self._untraced_handle = self.handle
         self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """The HTTP headers that repeat arguments of a tool, by tool: header names, and paths of arguments."""
+        self._mirrored_by: dict[Provider, Mapping[str, Mapping[str, tuple[str, ...]]]] = {}
         self.registry.find_unlisted = self.artifacts.resources_for
         self.artifacts.on_enabled = self._offer_artifacts
         if self.artifacts.enabled:
@@ -213,26 +214,38 @@ class Engine:
         kind: Kind,
         items: Sequence[Tool | Resource | Prompt],
         mirrored: Mapping[str, Mapping[str, tuple[str, ...]]],
+        written: Collection[str] = (),
     ) -> None:
         """Offer the items of a provider, in place of those that it offers in this list.
 
-        `mirrored` has the headers that repeat arguments, by tool. Raises `DefinitionError` if a name or a URI
-        is taken.
+        `mirrored` has the headers that repeat arguments, by tool; `written` are the names and URIs that come
+        from no other program. An item whose name or URI belongs to another one is offered when it is free.
         """
-        tools = self.registry.registered("tools")
-        before = [name for name in tools if self.registry.owner("tools", name) is provider]
-        for item in items:
-            if isinstance(item, Tool):
-                self._prepare(item)
-        self.registry.replace(provider, kind, items)
+        before = self.registry.claims(provider, kind)
+        new = [item for item in items if isinstance(item, Tool) and before.get(item.name) is not item]
+        for tool in new:
+            self._prepare(tool)
+        changed = self.registry.replace(provider, kind, items, written)
         if kind == "tools":
-            for name in before:
-                self.mirrored.pop(name, None)
-                if name not in self.registry.registered("tools"):
-                    self.telemetry.forget(name)
-            self.mirrored.update({name: headers for name, headers in mirrored.items() if headers})
-        if any(isinstance(item, Tool) and item.has_artifacts for item in items):
+            self._mirrored_by[provider] = mirrored
+            self._follow(changed)
+        for each in self.registry.providers:
+            if each is provider or not changed.isdisjoint(self.registry.claims(each, kind)):
+                each.reassigned(kind)
+        if any(tool.has_artifacts for tool in new):
             self._offer_artifacts()
+
+    def _follow(self, tools: Collection[str]) -> None:
+        """Take note of the tools that are offered under some names now, or that none is."""
+        for name in tools:
+            owner = self.registry.owner("tools", name)
+            if owner is not None:
+                self.mirrored.pop(name, None)
+                if headers := self._mirrored_by[owner].get(name):
+                    self.mirrored[name] = headers
+            elif name not in self.registry.registered("tools"):
+                self.mirrored.pop(name, None)
+                self.telemetry.forget(name)
 
     def describe(self, provider: Provider, instructions: str | None) -> None:
         """Add the instructions of a provider to those of the author, in place of its earlier ones."""
@@ -281,8 +294,7 @@ class Engine:
     def remove_tool(self, name: str) -> None:
         """Withdraw a tool; raises `NotFound`."""
         self.registry.remove_tool(name)
-        self.mirrored.pop(name, None)
-        self.telemetry.forget(name)
+        self._follow([name])
 
     def configure(
         self,

@@ -58,6 +58,9 @@ class Provider:
         """Whether the provider checks its callers over HTTP, and not those who run the server."""
         return False
 
+    def reassigned(self, kind: Kind) -> None:
+        """Take note that names which the provider has registered have become another's, or its own."""
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Start the provider with the server, and stop it at the end. Registers the items of the provider."""

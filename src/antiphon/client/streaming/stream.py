@@ -7,7 +7,7 @@ are read.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from antiphon.client.tool_calls import ToolCalls
 from antiphon.errors import AntiphonError, BadAnswer, ClientError, TimedOut
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta
-from antiphon.model.segment import Segment, StreamPart
+from antiphon.model.segment import ResponseMode, Segment, StreamPart
 from antiphon.model.task_status import TaskStatus
 
 __all__ = ["Stream", "StreamedCall"]
@@ -143,9 +143,11 @@ class StreamedCall:
         request: CallTool,
         request_meta: RequestMeta,
         *,
+        response_modes: Sequence[ResponseMode],
         timeout: float | None,
         on_progress: Callback | None,
     ) -> None:
+        self._response_modes = response_modes
         self._calls = calls
         self._tasks = tasks
         self._segments = segments
@@ -160,7 +162,9 @@ class StreamedCall:
     async def drive(self, limit: asyncio.Timeout) -> Result:
         """Return the result; raises the error of the call."""
         self._clock = _Clock(limit)
-        request, self._request_meta = await self._calls.as_stream(self._request, self._request_meta)
+        request, self._request_meta = await self._calls.as_stream(
+            self._request, self._request_meta, self._response_modes
+        )
         calling = asyncio.create_task(self._tasks.rounds.drive(request, self._send))
         learning = asyncio.create_task(self._segments.has_task.wait())
         try:

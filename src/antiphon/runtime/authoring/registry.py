@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
 from antiphon.errors import DefinitionError, InvalidParams, NotFound, ResourceNotFound
@@ -61,13 +62,19 @@ class Registry:
         self.changing = threading.RLock()
         """Held while the items change, and while something is computed from them."""
         self._registered: dict[Kind, dict[str, Any]] = {kind: {} for kind in _KINDS}
-        """The items of each list, also those that are disabled."""
+        """The items of each list, also those that are disabled: of each name, the one of its owner."""
+        self._claims: dict[Kind, dict[Provider | None, dict[str, Any]]] = {
+            kind: {None: {}} for kind in _KINDS
+        }
+        """What each provider has registered, also under names that are not its own; `None` is the author."""
         self._switches: dict[tuple[Literal["name", "tag"], str], bool] = {}
         """What was enabled and disabled later, by name or tag. The last one that fits an item counts."""
         self._definitions: dict[Kind, Sequence[Definition]] = {}
         self.providers: list[Provider] = []
         """The sources of items that are not the author's."""
-        self._owners: dict[tuple[Kind, str], Provider] = {}
+        self._written: dict[Kind, dict[Provider, Collection[str]]] = {kind: {} for kind in _KINDS}
+        """The names and URIs among these that are written in this process, and come from no other program."""
+        self._owners: dict[Kind, dict[str, Provider | None]] = {kind: {} for kind in _KINDS}
 
     def add_tool(self, tool: Tool) -> None:
         """Add a tool; raises `DefinitionError` if the name is taken."""
@@ -84,34 +91,56 @@ class Registry:
         """Add a prompt; raises `DefinitionError` if the name is taken."""
         self._add("prompts", prompt.name, prompt)
 
-    def replace(self, owner: Provider, kind: Kind, items: Iterable[Tool | Resource | Prompt]) -> None:
+    def replace(
+        self,
+        owner: Provider,
+        kind: Kind,
+        items: Iterable[Tool | Resource | Prompt],
+        written: Collection[str] = (),
+    ) -> frozenset[str]:
         """Register the items of a provider, in place of those that it has in this list.
 
-        Publishes one change, if the list has changed. Raises `DefinitionError`, and changes nothing, if a
-        name or a URI is taken.
+        A name or a URI belongs to the author, then to those who have `written` it in this process, and then
+        to other programs; among these, to the provider that was added first, whichever has registered it
+        first. What another one has is offered when the owner has it no more. Publishes one change, if the
+        list has changed. Returns the names and URIs that stand for something else than before.
         """
         with self.changing:
-            registered = self._registered[kind]
-            offered = {_key(item): item for item in items}
-            had = {key for (of, key), by in self._owners.items() if (of, by) == (kind, owner)}
-            for key in offered:
-                if key in registered and key not in had:
-                    raise _taken(kind, key)
-            for key in had:
-                del registered[key], self._owners[kind, key]
-            registered.update(offered)
-            self._owners.update(dict.fromkeys(((kind, key) for key in offered), owner))
-            self._sort(kind)
-            self._offer_enabled(kind)
+            self._claims[kind][owner] = {_key(item): item for item in items}
+            self._written[kind][owner] = written
+            return self._join(kind)
 
-    def _sort(self, kind: Kind) -> None:
-        """Put the author's items first, and then those of each provider, whichever has started first."""
-        ranks: dict[Provider | None, int] = {each: rank for rank, each in enumerate(self.providers)}
-        registered = self._registered[kind]
-        ordered = sorted(
-            registered.items(), key=lambda item: ranks.get(self._owners.get((kind, item[0])), -1)
-        )
-        self._registered[kind] = dict(ordered)
+    def _join(self, kind: Kind) -> frozenset[str]:
+        """Offer the items of the owners; return the names and URIs that stand for something else now."""
+        before, claims, written = self._registered[kind], self._claims[kind], self._written[kind]
+        owners: dict[str, Provider | None] = dict.fromkeys(claims[None])
+        for of in (written, claims):
+            for provider in self.providers:
+                owners = {**dict.fromkeys(of.get(provider, ()), provider), **owners}
+        registered = dict(claims[None])
+        for provider in self.providers:
+            further = claims.get(provider, {}).items()
+            registered |= {key: item for key, item in further if owners[key] is provider}
+        self._registered[kind], self._owners[kind] = registered, owners
+        self._offer_enabled(kind, before)
+        changed = frozenset(key for key, item in registered.items() if before.get(key) is not item)
+        return changed.union(before.keys() - registered.keys())
+
+    def claims(self, provider: Provider, kind: Kind) -> Mapping[str, Any]:
+        """Return what a provider has registered in a list, also under names that are not its own."""
+        return self._claims[kind].get(provider, {})
+
+    def displaced(self, provider: Provider, kind: Kind) -> Collection[str]:
+        """Return the names and URIs that a provider has registered, and that are not its own."""
+        return [key for key in self.claims(provider, kind) if self._owners[kind][key] is not provider]
+
+    def check_free(self, provider: Provider, kind: Kind, items: Iterable[Tool | Resource | Prompt]) -> None:
+        """Raise `DefinitionError` if the name or the URI of an item is written in this process elsewhere."""
+        for key in map(_key, items):
+            owner = self.owner(kind, key)
+            is_written = owner is None or key in self._written[kind].get(owner, ())
+            if key in self._registered[kind] and owner is not provider and is_written:
+                raise _taken(kind, key)
 
     # Enabling and disabling
 
@@ -161,13 +190,23 @@ class Registry:
             return key not in self.items(kind)
         return self._switches.get(("name", key)) is False
 
-    def _offer_enabled(self, kind: Kind) -> None:
-        """List the enabled items, and publish a change if the list has changed."""
+    def _offer_enabled(self, kind: Kind, before: Mapping[str, Any] = MappingProxyType({})) -> None:
+        """List the enabled items, and publish a change if the list has changed.
+
+        Items that were registered `before`, since the last switch, are enabled or disabled as they were.
+        """
         listed = self.items(kind)
-        enabled = {key: item for key, item in self._registered[kind].items() if self._is_on(key, item)}
+        enabled = {
+            key: item
+            for key, item in self._registered[kind].items()
+            if (key in listed if before.get(key) is item else self._is_on(key, item))
+        }
         setattr(self, kind, enabled)
         self._forget(kind)
-        if _definitions(listed) != _definitions(enabled):
+        if list(listed) != list(enabled) or any(
+            had is not has and had.definition != has.definition
+            for had, has in zip(listed.values(), enabled.values(), strict=True)
+        ):
             self._publish(kind)
 
     def _is_on(self, key: str, item: Tool | Resource | Prompt) -> bool:
@@ -218,7 +257,7 @@ class Registry:
 
     def owner(self, kind: Kind, key: str) -> Provider | None:
         """Return the provider of an item, or `None` if the author registered it."""
-        return self._owners.get((kind, key))
+        return self._owners[kind].get(key)
 
     def offers(self, kind: Kind) -> bool:
         """Return whether a list has items, or belongs to a provider that may add some."""
@@ -376,7 +415,7 @@ class Registry:
         with self.changing:
             if key in self._registered[kind]:
                 raise _taken(kind, key)
-            self._registered[kind][key] = item
+            self._registered[kind][key] = self._claims[kind][None][key] = item
             self._forget(kind)
             if self._is_on(key, item):
                 getattr(self, kind)[key] = item
@@ -386,10 +425,12 @@ class Registry:
         with self.changing:
             if self._registered[kind].pop(key, None) is None:
                 raise NotFound(f"There is no {kind.removesuffix('s')} {key!r}.")
-            self._owners.pop((kind, key), None)
+            del self._claims[kind][self._owners[kind].pop(key, None)][key]
             self._forget(kind)
             if getattr(self, kind).pop(key, None) is not None:
                 self._publish(kind)
+            if self.providers:
+                self._join(kind)  # one of them may have waited for the name
 
     def _forget(self, kind: Kind) -> None:
         """Forget everything that was computed from the items of a list."""
@@ -402,10 +443,6 @@ class Registry:
 
 
 _CACHED = tuple(name for name, value in vars(Registry).items() if isinstance(value, cached_property))
-
-
-def _definitions(items: Mapping[str, Any]) -> list[tuple[str, Definition]]:
-    return [(key, item.definition) for key, item in items.items()]
 
 
 def _key(item: Tool | Resource | Prompt) -> str:

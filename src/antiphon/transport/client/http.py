@@ -56,7 +56,7 @@ from antiphon.transport.client.http_response import (
     silent,
 )
 from antiphon.wire.client.dialect import Message
-from antiphon.wire.client.segments import is_partial
+from antiphon.wire.client.segments import is_partial, is_task_alone
 from antiphon.wire.jsonrpc import Frame
 
 if TYPE_CHECKING:
@@ -265,18 +265,23 @@ class HttpChannel:
     async def _follow(self, response: HttpResponse, message: Message, cursor: EventCursor) -> Frame | None:
         """Read a stream up to the response; returns `None` if it breaks before and can be resumed."""
         assert self._receive is not None
+        begun: Frame | None = None
         try:
             silence = self._max_silence if message.listens else None
             async with aclosing(frames(response, self._max_message, cursor, self.peer, silence)) as stream:
                 async for frame in stream:
                     if frame.method is UNSET or _answers(frame, message):
                         self._checked(frame, message, alone=False)
-                        if not (message.streams and is_partial(frame)):
+                        if message.streams and is_task_alone(frame):
+                            begun = frame
+                        elif not (message.streams and is_partial(frame)):
                             return frame
                     await self._receive(frame)
         except HttpFailure as error:
             if not (message.resumable and cursor.last_id is not None):
                 raise _unreachable(self.peer, error) from error
+        if begun is not None:
+            return begun
         if message.resumable and cursor.last_id is not None:
             return None
         raise Unreachable(f"{self.peer} closed the stream before it answered {message.method}.")

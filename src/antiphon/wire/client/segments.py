@@ -19,7 +19,15 @@ from antiphon.wire.jsonrpc import Frame
 if TYPE_CHECKING:
     from antiphon.wire.client.dialect import ClientDialect
 
-__all__ = ["call_outcome", "is_partial", "notification_part", "questions", "response_part", "task_result"]
+__all__ = [
+    "call_outcome",
+    "is_partial",
+    "is_task_alone",
+    "notification_part",
+    "questions",
+    "response_part",
+    "task_result",
+]
 
 
 def is_partial(frame: Frame) -> bool:
@@ -31,6 +39,14 @@ def is_partial(frame: Frame) -> bool:
     if not isinstance(result, dict):
         return False
     return result.get("isComplete") is False and result.get("resultType") != "input_required"
+
+
+def is_task_alone(frame: Frame) -> bool:
+    """Return whether a response has a task and nothing else: segments may follow on the same stream."""
+    result = frame.result
+    if not isinstance(result, dict) or not isinstance(result.get("task"), dict):
+        return False
+    return result.keys().isdisjoint(("content", "partial-content", "isComplete"))
 
 
 def questions(dialect: ClientDialect, fields: Mapping[str, Any]) -> InputRequired | StreamPart:

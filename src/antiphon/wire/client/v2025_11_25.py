@@ -138,10 +138,12 @@ class ClientV2025(_WithSessions):
         tasks: Any = fields
         for key in ("tasks", "requests", "tools", "call"):
             tasks = tasks.get(key) if isinstance(tasks, Mapping) else None
+        modes = [mode for mode in MODES if mode in declared_modes(fields)]
         return msgspec.structs.replace(
             super().read_capabilities(fields),
-            tasks=tasks is not None,
-            streams="streaming" in declared_modes(fields),
+            tasks=tasks is not None or bool(modes),
+            streams="streaming" in modes,
+            response_modes=bool(modes),
         )
 
 

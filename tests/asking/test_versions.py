@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, field_validator
 
-from antiphon import Client, Context, InternalError, Retry, Server
+from antiphon import Client, Context, InternalError, RetriesExhausted, Retry, Server
 from antiphon.errors import DefinitionError, ReplayMismatch
 from antiphon.testing import check_replay, rehearse
 from tests.support.memory import in_memory
@@ -524,6 +524,32 @@ async def test_a_step_that_succeeded_keeps_its_result_if_it_is_tried_less_often(
 
     assert (await across(trying(3), trying(2))).text == "worked"
     assert done == ["flaky"] * 3
+
+
+@pytest.mark.parametrize(("before", "after"), [(2, 5), (5, 2)])
+async def test_a_step_that_was_given_up_stays_so_however_often_a_version_tries_it(
+    before: int, after: int
+) -> None:
+    def flaky() -> str:
+        done.append("flaky")
+        if len(done) <= 2:
+            raise OSError
+        return "worked"
+
+    def trying(attempts: int) -> Callable[[Context], Awaitable[str]]:
+        async def buy(ctx: Context) -> str:
+            try:
+                found = await ctx.step(flaky, retry=Retry(attempts=attempts, first=0.0))
+            except RetriesExhausted as error:
+                found = await ctx.step(note, f"gave up after {error.attempts}")
+            await ctx.elicit("Sure?", bool, key="sure")
+            return found
+
+        return buy
+
+    expected = "worked" if before > 2 else "gave up after 2"
+    assert (await across(trying(before), trying(after))).text.endswith(expected)
+    assert done[2:] == ["flaky" if before > 2 else "note gave up after 2"]
 
 
 async def test_check_replay_names_a_result_that_does_not_load_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from antiphon import Context, DefinitionError, RetriesExhausted, Retry, Server
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
+from antiphon.store.sqlite import SQLiteStore
 from tests.waiting.support import Clock, client_of, eventually, status_of
 
 
@@ -91,6 +93,46 @@ async def test_after_the_last_attempt_the_step_has_failed_in_every_run(store: St
         clock.forward(hours=1)
         assert (await handle.result(timeout=20)).text == "went on"
     assert service.calls == 2
+
+
+async def test_a_step_that_another_version_has_given_up_is_not_tried_again(
+    tmp_path: Path, clock: Clock
+) -> None:
+    service, undone = Unstable(1), list[str]()
+
+    def version(attempts: int) -> Server:
+        server = Server("shop", store=SQLiteStore(tmp_path / "tasks.db", clock=clock))
+
+        async def fetch(url: str) -> str:
+            return await service.fetch(url)
+
+        @server.tool(task="required", poll_interval=0.02)
+        async def load(ctx: Context) -> str:
+            try:
+                page = await ctx.step(fetch, "a", retry=Retry(attempts=attempts, first=60.0))
+            except RetriesExhausted:
+                await ctx.step(undone.append, "a")
+                page = "undone"
+            await ctx.sleep(hours=1)
+            return page
+
+        return server
+
+    async with client_of(version(attempts=5)) as client:
+        handle = await client.submit("load")
+        await status_of(handle, "Sleeping")
+    async with client_of(version(attempts=1)) as client:
+        clock.forward(minutes=1)
+
+        async def has_given_up() -> bool:
+            return undone == ["a"]
+
+        await eventually(has_given_up)
+        await status_of(client.task(str(handle.id)), "Sleeping")
+    async with client_of(version(attempts=5)) as client:
+        clock.forward(hours=1)
+        assert (await client.task(str(handle.id)).result(timeout=20)).text == "undone"
+    assert service.calls == 1
 
 
 async def test_an_error_that_is_not_named_is_not_tried_again(store: Store) -> None:

@@ -68,15 +68,19 @@ async def run_with_retries(
 ) -> Any:
     """Run a step until it succeeds or no attempt is left; raises `RetriesExhausted` then, in every run.
 
-    A step that has succeeded keeps its result, also if this version tries it less often. The journal has an
-    entry for the step with the number of failed attempts and the last errors. Steps of branches are found by
-    the digest of their arguments, because their counts may change places in each run.
+    A step that has succeeded or was given up stays so, however often this version tries it. The journal has
+    an entry for the step with the number of failed attempts and the last errors. Steps of branches are found
+    by the digest of their arguments, because their counts may change places in each run.
     """
     entry = run.journal.key("tried", f"{name}({digest})" if run.branch else name)
     recorded = run.journal.find(entry)
     failed = _Failed.read(recorded)
     while True:
+        if failed.is_given_up:
+            raise failed.as_error(name)
         if failed.attempts >= retry.attempts and not failed.is_tried_again:
+            # Another version tried it more often, or did not note that it gave up.
+            run.journal.note(entry, failed._replace(is_given_up=True).write())
             raise failed.as_error(name)
         if failed.attempts:
             await pause(run, entry, failed.until)
@@ -91,9 +95,10 @@ async def run_with_retries(
             until = now + round(retry.delay(failed.attempts + 1, error) * 1000)
             text = f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARACTERS]
             failed = failed.after([now, text, until])
+            failed = failed._replace(is_given_up=failed.attempts >= retry.attempts)
             run.journal.record(entry, failed.write())
             await run.commit()
-            if failed.attempts >= retry.attempts:
+            if failed.is_given_up:
                 raise failed.as_error(name) from error
 
 
@@ -104,6 +109,8 @@ class _Failed(NamedTuple):
     last: list[list[Any]]
     is_tried_again: bool = False
     """Whether another attempt began after these, and something was recorded then."""
+    is_given_up: bool = False
+    """Whether a run had no attempt left, and went on with `RetriesExhausted`."""
 
     @classmethod
     def read(cls, recorded: Any) -> _Failed:
@@ -112,11 +119,13 @@ class _Failed(NamedTuple):
             return cls(0, [])
         if isinstance(recorded, list):
             return cls(len(recorded), recorded[-_KEPT_ERRORS:])
-        return cls(recorded["count"], recorded["last"], recorded.get("again", False))
+        again, given_up = recorded.get("again", False), recorded.get("given_up", False)
+        return cls(recorded["count"], recorded["last"], again, given_up)
 
     def write(self) -> dict[str, Any]:
-        written = {"count": self.attempts, "last": self.last}
-        return {**written, "again": True} if self.is_tried_again else written
+        marks = {"again": self.is_tried_again, "given_up": self.is_given_up}
+        set_marks = {name: True for name, is_set in marks.items() if is_set}
+        return {"count": self.attempts, "last": self.last, **set_marks}
 
     def after(self, attempt: list[Any]) -> _Failed:
         return _Failed(self.attempts + 1, [*self.last, attempt][-_KEPT_ERRORS:])

@@ -258,6 +258,7 @@ class Client(InboxClient):
         timeout: float | None = None,
         on_progress: Callback | None = None,
         on_task: Callback | None = None,
+        allow_task: bool = True,
         log_level: LogLevel | None = None,
         meta: Mapping[str, Any] | None = None,
         check: bool = True,
@@ -268,14 +269,16 @@ class Client(InboxClient):
         Further keywords are arguments of the tool. The client's callbacks answer the tool's questions. If the
         server makes a task of the call, the client waits for the task; `timeout` covers that too, and
         without one there is no limit. A call that is given up cancels the task, unless you pass `on_task`: it
-        gets the `TaskHandle`, and the task is yours. `resume` and `answers` continue a call that `call_once`
-        left off.
+        gets the `TaskHandle`, and the task is yours. With `allow_task=False`, the server has to answer the
+        call itself; it may refuse to. `resume` and `answers` continue a call that `call_once` left off.
 
         Raises `Failure` if the tool failed, unless `check` is false; `TaskCancelled` or `TaskLost` if a
         task ended without a result.
         """
         request = tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
-        outcome = await self._rounds.drive(request, self._sender(timeout, on_progress, log_level, meta))
+        outcome = await self._rounds.drive(
+            request, self._sender(timeout, on_progress, log_level, meta, allow_task)
+        )
         if isinstance(outcome, TaskStatus):
             handle = self._handle(outcome, on_progress)
             if on_task is not None:
@@ -293,6 +296,7 @@ class Client(InboxClient):
         answers: Mapping[str, Any] | None = None,
         timeout: float | None = None,
         on_progress: Callback | None = None,
+        allow_task: bool = True,
         log_level: LogLevel | None = None,
         meta: Mapping[str, Any] | None = None,
         check: bool = True,
@@ -303,10 +307,11 @@ class Client(InboxClient):
         A call that asks something returns an `InputRequired`; a call that becomes a task returns the
         task's handle. To continue an `InputRequired`, in this process or in another, make the same call
         again with it as `resume` and with `answers` to its questions by key. Further keywords are
-        arguments of the tool. Raises `Failure` if the tool failed, unless `check` is false.
+        arguments of the tool. `allow_task` is as in `call`. Raises `Failure` if the tool failed, unless
+        `check` is false.
         """
         request = tool_call(name, {**(arguments or {}), **kwargs}, resume, answers)
-        outcome = await self._sender(timeout, on_progress, log_level, meta)(request)
+        outcome = await self._sender(timeout, on_progress, log_level, meta, allow_task)(request)
         if isinstance(outcome, TaskStatus):
             return self._handle(outcome, on_progress)
         if isinstance(outcome, Result) and check:
@@ -490,8 +495,9 @@ class Client(InboxClient):
         on_progress: Callback | None,
         log_level: LogLevel | None,
         meta: Mapping[str, Any] | None,
+        allow_task: bool = True,
     ) -> Callable[[CallTool], Awaitable[Any]]:
-        request_meta = self._request_meta(log_level, meta)
+        request_meta = self._request_meta(log_level, meta, wants_answer=not allow_task)
         progress = on_progress or self._notifications.on_progress
 
         async def send(request: CallTool) -> Any:
@@ -503,9 +509,14 @@ class Client(InboxClient):
         return TaskHandle(self._tasks, task, on_progress=on_progress or self._notifications.on_progress)
 
     def _request_meta(
-        self, log_level: LogLevel | None = None, meta: Mapping[str, Any] | None = None
+        self,
+        log_level: LogLevel | None = None,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        wants_answer: bool = False,
     ) -> RequestMeta:
-        return RequestMeta(log_level=log_level or self._notifications.log_level, raw=meta or {})
+        level = log_level or self._notifications.log_level
+        return RequestMeta(log_level=level, raw=meta or {}, wants_answer=wants_answer)
 
 
 def _check_modes(modes: Sequence[ResponseMode], *possible: ResponseMode) -> None:

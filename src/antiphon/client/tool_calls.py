@@ -72,7 +72,7 @@ class ToolCalls:
         """
         name = request.name
         is_required = self._has_task_params and self._catalog.task_support(name) == "required"
-        if request.task is None and is_required:
+        if request.task is None and is_required and not request_meta.wants_answer:
             request = self._with_task_params(request)
         try:
             outcome = await self._send(request, request_meta, timeout, on_progress, sink)
@@ -83,12 +83,14 @@ class ToolCalls:
             if self._catalog.mirrored(name) is None:
                 raise
         except (MethodNotFound, InvalidRequest) as error:
-            if not await self._requires_task(request, error):
+            if request_meta.wants_answer or not await self._requires_task(request, error):
                 raise
             request = self._with_task_params(request)
         else:
             has_failed = isinstance(outcome, Result) and outcome.is_error
-            if not has_failed or not await self._requires_task(request, outcome):
+            if not has_failed or request_meta.wants_answer:
+                return outcome
+            if not await self._requires_task(request, outcome):
                 return outcome
             request = self._with_task_params(request)
         return await self._send(request, request_meta, timeout, on_progress, sink)

@@ -322,6 +322,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
     """Whether the caller accepts a task in place of a result."""
     response_modes: tuple[str, ...] | None = None
     """The response modes that the caller accepts, or `None` if it does not say; see `MODES`."""
+    wants_answer: bool = False
+    """Whether a client that accepts tasks wants the result of this request itself, and no task."""
     wants_stream: bool = False
     """Whether the caller wants the tool's output while the tool runs."""
     inlines_results: bool = False

@@ -124,6 +124,10 @@ class ClientV2026(ClientDialect):
         if request_meta.capabilities:  # those of the caller on whose behalf a gateway sends the request
             extensions = {EXTENSION: {}, **request_meta.capabilities.get("extensions", {})}
             meta[CAPABILITIES] = {**request_meta.capabilities, "extensions": extensions}
+        elif request_meta.wants_answer:  # a server makes no task for a caller that does not know tasks
+            declared = self.capabilities["extensions"]
+            extensions = {name: value for name, value in declared.items() if name != EXTENSION}
+            meta[CAPABILITIES] = {**self.capabilities, "extensions": extensions}
         return meta
 
     def _message(

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from antiphon.errors import StoreUnavailable
 from antiphon.model.task import Task
 from antiphon.runtime.tasks import expiry
 from antiphon.runtime.tasks.clocks import now_ms
-from antiphon.runtime.tasks.expiry import end_overdue
+from antiphon.runtime.tasks.expiry import delete_expired, end_overdue
 from antiphon.runtime.tasks.records import head_of, task_of
 from antiphon.store.contract import Record
 from antiphon.store.memory import MemoryStore
@@ -56,3 +57,50 @@ async def test_a_task_that_was_ended_is_not_overdue_any_more() -> None:
     assert await store.overdue() == []
     (record,) = await store.expire()
     assert task_of(record).state == "cancelled"
+
+
+class UnwritableStore(MemoryStore):
+    """A store that cannot write some tasks, though it can write the others."""
+
+    unwritable: frozenset[str] = frozenset()
+    is_away = False
+
+    async def append(self, id: str, *args: Any, **kwargs: Any) -> int:
+        if self.is_away or id in self.unwritable:
+            raise StoreUnavailable("Cannot be written.")
+        return await super().append(id, *args, **kwargs)
+
+    async def probe(self) -> None:
+        if self.is_away:
+            raise StoreUnavailable("Away.")
+
+
+async def test_a_task_that_cannot_be_written_keeps_no_other_from_its_end_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = UnwritableStore()
+    await store.open()
+    store.unwritable = frozenset({"bad"})
+    failing = frozenset[str]()
+    stopped: list[str] = []
+    await overdue_task(store, "bad", ago=2000)
+    for number in range(3):
+        await overdue_task(store, f"good-{number}", ago=1000)
+        failing = await end_overdue(store, stopped.append, failing=failing)
+        await delete_expired(store, lambda _: None)
+        assert stopped == [f"good-{each}" for each in range(number + 1)]
+        assert await store.get(f"good-{number}") is None
+    assert caplog.text.count("Cannot end task bad, which has expired: Cannot be written.") == 1
+    store.unwritable = frozenset()
+    assert await end_overdue(store, stopped.append, failing=failing) == frozenset()
+    assert stopped[-1] == "bad"
+
+
+async def test_an_outage_is_not_the_fault_of_each_task(caplog: pytest.LogCaptureFixture) -> None:
+    store = UnwritableStore()
+    await store.open()
+    await overdue_task(store, "mine", ago=1000)
+    store.is_away = True
+    with pytest.raises(StoreUnavailable, match="Away"):
+        await end_overdue(store, lambda _: None)
+    assert caplog.text == ""

@@ -15,7 +15,7 @@ import pytest
 from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.model.identity import ANONYMOUS
-from antiphon.runtime.tasks import lease_thread
+from antiphon.runtime.tasks import lease_thread, worker
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.lease_thread import Outages
 from antiphon.store import open_store
@@ -49,9 +49,16 @@ class CutStore:
     def __init__(self, url: str) -> None:
         self._store: Any = open_store(url)
         self.is_cut = False
+        self.unwritable = ""
+        """The id of a task that cannot be written."""
+        self.refused = 0
+        """How often it was not written."""
 
     def _checked(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def checked(*args: Any, **kwargs: Any) -> Any:
+            if call.__name__ == "append" and args[0] == self.unwritable and not self.is_cut:
+                self.refused += 1
+                raise StoreUnavailable("The row of this task is damaged.")
             if self.is_cut:
                 raise StoreUnavailable("The test has cut this process off.")
             return call(*args, **kwargs)
@@ -283,7 +290,8 @@ class UnwritableStore(FaultyStore):
 async def test_a_task_that_cannot_be_written_does_not_keep_others_from_being_claimed(lost: int) -> None:
     store: Any = UnwritableStore()
     await store.open()
-    server = Server("tests", store=store, limits=Limits(drain_timeout=0.0))
+    room = {} if lost == 1 else {"max_running_tasks": 1}  # what is only ended takes no room
+    server = Server("tests", store=store, limits=Limits(drain_timeout=0.0, **room))
 
     @server.tool(task="optional")
     async def count(number: int) -> int:
@@ -294,3 +302,37 @@ async def test_a_task_that_cannot_be_written_does_not_keep_others_from_being_cla
         await until(lambda: store.calls["renew"] > 0 or store.calls["claim"] > 1)
         later = await queued_task(store, "count", {"number": 2}, id=2)
         assert (await end_of(store, later)).state == "done"
+
+
+async def test_a_report_that_cannot_be_written_delays_one_claim_and_not_each_of_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    waits, wait = [], asyncio.wait
+
+    async def noted(tasks: Any, *, timeout: float | None = None, **how: Any) -> Any:
+        if timeout == worker._REPORT_WAIT_SECONDS:
+            waits.append(tasks)
+        return await wait(tasks, timeout=timeout, **how)
+
+    monkeypatch.setattr(asyncio, "wait", noted)
+    fleet = Fleet(tmp_path, 1)
+    (server,), (store,) = fleet.servers, fleet.stores
+
+    @server.tool(task="optional")
+    async def quick() -> None: ...
+
+    thief = open_store(f"sqlite:///{tmp_path}/tasks.db")
+    async with server.running():
+        await thief.open()
+        id = await queued_task(store, "long")
+        await until(lambda: len(fleet.runs) == 1)
+        store.is_cut = True
+        async with asyncio.timeout(60.0), thief.watch_ready() as ready:
+            while not await thief.claim("thief", lease=600.0, limit=1):
+                await ready.wait(0.1)
+        store.unwritable, store.is_cut = id, False
+        await until(lambda: store.refused > 0)
+        for number in range(4):
+            await end_of(thief, await queued_task(thief, "quick", id=number))
+        assert len(waits) <= 1
+    await thief.close()

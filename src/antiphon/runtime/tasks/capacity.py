@@ -64,7 +64,8 @@ class Capacity:
 
     def _active(self) -> Iterator[ClaimedTask]:
         """Yield the tasks whose functions run. `Limits.max_held_runs` bounds those that wait here."""
-        return (claimed for claimed, _ in self._running.values() if claimed.held is None)
+        running = (claimed for claimed, _ in self._running.values())
+        return (claimed for claimed in running if claimed.held is None and not claimed.is_ending)
 
     def reserve(self, principal_id: str) -> bool:
         """Reserve room for a new task; return false if the task has to wait in the queue.

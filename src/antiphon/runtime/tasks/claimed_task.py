@@ -77,6 +77,7 @@ class ClaimedTask:
         "good_until",
         "has_parked",
         "held",
+        "is_ending",
         "is_handed_over",
         "is_reported",
         "journal",
@@ -136,6 +137,8 @@ class ClaimedTask:
         """Whether the run has ended because the task waits for something."""
         self.held: HeldTask | None = None
         """The function, while it waits for an answer in this process; `None` while it runs."""
+        self.is_ending = False
+        """Whether the task is only being ended, and its function does not run."""
         self.is_handed_over = False
         """Whether the task goes on in another run, after this one was stopped."""
         self.stopped: StoreError | None = None

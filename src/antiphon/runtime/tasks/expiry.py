@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from antiphon.errors import NoTask, Stale
+from antiphon.errors import NoTask, Stale, StoreUnavailable
 from antiphon.model.task import EntryKind, Task
 from antiphon.runtime.tasks.clocks import now_ms, unwinding_deadline
 from antiphon.runtime.tasks.records import head_of, task_of
@@ -39,19 +39,32 @@ async def end_overdue(
     *,
     server: str | None = None,
     publish: Callable[[Task, Task], object] = lambda before, after: None,
-) -> None:
+    failing: frozenset[str] = frozenset(),
+) -> frozenset[str]:
     """Cancel the tasks that have not ended although their time is over. `stop` stops a run in this process.
 
     `publish` gets each task before and after its end, to tell those who could answer its questions. Without a
-    `server`, cancels the tasks of all servers. Raises `StoreUnavailable`.
+    `server`, cancels the tasks of all servers. Returns the tasks that cannot be written, although others can;
+    those that were `failing` before are not logged again. Raises `StoreUnavailable`.
     """
+    failed: dict[str, StoreUnavailable] = {}
     while records := await store.overdue(limit=_BATCH_TASKS, server=server):
         ended = 0
         for start in range(0, len(records), _CONCURRENT_ENDS):
             some = records[start : start + _CONCURRENT_ENDS]
-            ended += sum(await asyncio.gather(*(_end(store, record, stop, publish) for record in some)))
+            ends = await asyncio.gather(*(_try_to_end(store, record, stop, publish) for record in some))
+            for record, end in zip(some, ends, strict=True):
+                if isinstance(end, StoreUnavailable):
+                    failed[record.id] = end
+                else:
+                    ended += end
+            if failed.keys() - failing:
+                await store.probe()  # raises in an outage
         if len(records) < _BATCH_TASKS or not ended:
-            return
+            break
+    for id in failed.keys() - failing:
+        logger.error("Cannot end task %s, which has expired: %s", id, failed[id])
+    return frozenset(failed)
 
 
 async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
@@ -72,6 +85,16 @@ async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
             )
         if len(deleted) < _BATCH_TASKS:
             return
+
+
+async def _try_to_end(
+    store: Store, record: Record, stop: Callable[[str], object], publish: Callable[[Task, Task], object]
+) -> bool | StoreUnavailable:
+    """End a task as `_end` does, or return why it cannot be written."""
+    try:
+        return await _end(store, record, stop, publish)
+    except StoreUnavailable as error:
+        return error
 
 
 async def _end(

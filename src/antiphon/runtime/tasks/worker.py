@@ -136,7 +136,11 @@ class Worker:
         self._suspects = SuspectSlot()
         self._suspected: list[tuple[ClaimedTask, Tool, dict[str, Any] | None]] = []
         self._outages = Outages(limits.lease_seconds / _RENEWALS_PER_LEASE)
+        self._unended = frozenset[str]()
+        """The tasks whose time is over and that cannot be written, as they were logged."""
         self._reporting: set[asyncio.Task[None]] = set()
+        self._vain_reports: set[asyncio.Task[None]] = set()
+        """Those of them that could not write while the store did other work."""
         self._loops: list[asyncio.Task[None]] = []
         self._stopping: set[asyncio.Task[None]] = set()
         self._renewing: asyncio.Task[None] | None = None
@@ -310,11 +314,12 @@ class Worker:
     async def _claim(self) -> bool:
         """Claim tasks of tools that this process has, and run them; return whether there were any."""
         await self._renew_ended()
-        await self._wait_for_reports()
+        pending = await self._wait_for_reports()
         since, lease = lease_clock(), self._limits.lease_seconds
         async with self._capacity.claim(
             self._store, self._tools(), worker=self.name, lease=lease, server=self._server
         ) as claims:
+            self._vain_reports = pending
             # Concurrently, so that the store can read their logs in one batch.
             await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
         while self._suspected:  # after the others of the batch were started or given back
@@ -390,6 +395,7 @@ class Worker:
         outcome = await check_attempts(claimed, history, tool)
         if isinstance(outcome, InternalError):
             logger.error("Task %s has failed: %s", claimed.task.id, outcome)
+            claimed.is_ending = True
             self.adopt(claimed, asyncio.create_task(self._end(claimed, outcome)))
         elif outcome and self._draining:
             await release(claimed)
@@ -478,10 +484,14 @@ class Worker:
         except Exception as error:
             logger.warning("Cannot report that task %s was lost in an outage: %s", claimed.task.id, error)
 
-    async def _wait_for_reports(self) -> None:
-        """Give the reports some time: a task that counts as lost too often must not be claimed before."""
-        if self._reporting:
-            await asyncio.wait(tuple(self._reporting), timeout=_REPORT_WAIT_SECONDS)
+    async def _wait_for_reports(self) -> set[asyncio.Task[None]]:
+        """Give the reports some time: a task that counts as lost too often must not be claimed before.
+
+        Returns those that have not ended. One whose row cannot be written delays no other task from then on.
+        """
+        if awaited := self._reporting - self._vain_reports:
+            await asyncio.wait(awaited, timeout=_REPORT_WAIT_SECONDS)
+        return set(self._reporting)
 
     async def check_times(self) -> None:
         """Wake and end the tasks whose time has come; raises `StoreUnavailable`."""
@@ -493,7 +503,9 @@ class Worker:
 
     async def _expire(self) -> None:
         """End the tasks that did not finish in time, and delete those whose lifetime is over."""
-        await end_overdue(self._store, self.cancel, server=self._server, publish=self._publish)
+        self._unended = await end_overdue(
+            self._store, self.cancel, server=self._server, publish=self._publish, failing=self._unended
+        )
         await delete_expired(self._store, self._finished.evict)
 
     # Running

@@ -379,3 +379,24 @@ async def test_a_promise_that_was_kept_at_once_can_be_streamed_too() -> None:
         async with promise.stream(after=1) as stream:
             assert await read(stream) == [2]
         assert (stream.result.text, stream.task_id) == ("text 1\ntext 2", None)
+
+
+async def test_a_gap_in_a_task_that_has_ended_is_filled_from_the_whole_result() -> None:
+    async def follow(reply: Reply) -> None:
+        if "lastSeqNr" in reply.request.params:  # a server need not send segments again
+            content = [{"seqNr": 3, **blocks([3])[0]}]
+            await reply.result({"partial-content": content, "isError": False, "isComplete": True})
+        else:
+            await reply.result({"content": blocks([1, 2, 3]), "isError": False})
+
+    async def call(reply: Reply) -> None:
+        await reply.events()
+        await LEGACY.part(reply, 1, task_id=TASK)
+        await LEGACY.end(reply, 3, fresh=1, task_id=TASK)
+
+    def look(reply: Reply) -> Any:
+        return LEGACY.status(reply, "completed", 3)
+
+    async with streaming(LEGACY, on(LEGACY, call, follow, look), task=True) as (stream, _):
+        assert await read(stream) == [1, 2, 3]
+        assert stream.result.text == "text 1\ntext 2\ntext 3"

@@ -113,7 +113,7 @@ class TaskSegments:
     # Reading segments
 
     async def _read(self, begun: Begun) -> Result | None:
-        """Request segments until the result comes; returns `None` if the server does not send them."""
+        """Request segments until the result comes; returns `None` if the server does not send all of them."""
         loop = asyncio.get_running_loop()
         backoff, breaks, tries = reconnecting(), 0, 0
         while True:
@@ -146,7 +146,7 @@ class TaskSegments:
             elif self._tracker.missing is not None:
                 tries += 1
                 if tries >= _MAX_GAP_RETRIES:
-                    self._tracker.check()
+                    return None  # the whole result has the segment, if the server has it at all
             if breaks >= _MAX_BREAKS:
                 return None
             delay = backoff.next_delay()

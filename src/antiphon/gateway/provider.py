@@ -585,32 +585,38 @@ class UpstreamProvider(Provider):
                 "all that a gateway passes on. Try again later."
             )
         most = share_of(_MAX_SUBSCRIPTIONS, self._engine.limits.principal_share)
-        own = self._subscribed.setdefault(share, Counter())
+        own = self._subscribed.get(share, Counter[str]())
         if share and uri not in own and len(own) >= most:
             raise Busy(
                 f"You are subscribed to {most} resources of the server {name!r}, which is your share of "
                 "those that a gateway passes on. End some of these subscriptions."
             )
-        own[uri] += 1
+        self._subscribed.setdefault(share, own)[uri] += 1
         self._subscriptions[uri] += 1
         if self._subscriptions[uri] == 1 and (client := self._subscribing) is not None:
-            await self._try(client.subscribe(uri), f"subscribe to {uri}")
+            try:
+                await self._try(client.subscribe(uri), f"subscribe to {uri}")
+            except BaseException:
+                self._forget_subscription(uri, share)
+                raise
 
     async def unsubscribe(self, uri: str, call: Call[Any]) -> None:
         """Unsubscribe from a resource of the server, if no other caller has subscribed to it."""
-        own = self._subscribed.get(call.principal.share, Counter[str]())
+        if self._forget_subscription(uri, call.principal.share) and (client := self._subscribing) is not None:
+            await self._try(client.unsubscribe(uri), f"unsubscribe from {uri}")
+
+    def _forget_subscription(self, uri: str, share: str) -> bool:
+        """Forget one subscription of a caller; return whether it was the last one to this resource."""
+        own = self._subscribed.get(share, Counter[str]())
         if uri not in own:
-            return
-        own[uri] -= 1
-        if own[uri] <= 0:
-            del own[uri]
+            return False
+        for counter in (own, self._subscriptions):
+            counter[uri] -= 1
+            if not counter[uri]:
+                del counter[uri]
         if not own:
-            del self._subscribed[call.principal.share]
-        self._subscriptions[uri] -= 1
-        if self._subscriptions[uri] <= 0:
-            del self._subscriptions[uri]
-            if (client := self._subscribing) is not None:
-                await self._try(client.unsubscribe(uri), f"unsubscribe from {uri}")
+            del self._subscribed[share]
+        return uri not in self._subscriptions
 
     @property
     def _subscribing(self) -> UpstreamClient | None:

@@ -391,7 +391,7 @@ class Dispatcher:
         return DONE
 
     async def _unsubscribe(self, call: Call[Unsubscribe]) -> Done:
-        await self._subscriptions.remove(_session_state(call), call.request.uri, call)
+        await self._subscriptions.remove(_session_state(call), call.request.uri)
         return DONE
 
     async def _listen(self, call: Call[Listen]) -> Listened:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from antiphon.errors import AntiphonError, ResourceNotFound
@@ -18,6 +17,7 @@ from antiphon.model.notification import Change, ListChanged
 from antiphon.runtime.authoring.registry import Registry
 from antiphon.runtime.execution.call import Call, Caller, SessionState
 from antiphon.runtime.execution.supervisor import Supervised
+from antiphon.runtime.providers import Provider
 from antiphon.runtime.scopes import ScopeCheck
 
 __all__ = ["Accepts", "SessionSubscriptions", "check_interests", "visible_changes"]
@@ -59,37 +59,67 @@ class SessionSubscriptions:
         self._ending: set[asyncio.Task[None]] = set()
 
     async def add(self, state: SessionState, uri: str, call: Call[Any]) -> None:
-        """Subscribe a session to a resource; raises the errors of the session and of the providers."""
+        """Subscribe a session to a resource; raises the errors of the session and of the providers.
+
+        To the providers, all subscriptions of a session are of whoever subscribed first in it: a caller
+        without a principal may come from another address each time.
+        """
         if not state.subscribe(uri) or not self._registry.providers:
             return
-        if state.on_close is None:
+        if state.passed_on is None:
             # The request ends long before the session.
-            quiet = call.derive(caller=Caller(), work=Supervised())
-            state.on_close = partial(self._end, quiet)
+            subscriber = call.derive(caller=Caller(), work=Supervised())
+            state.passed_on = _PassedOn(self._registry, subscriber, self._ending)
         try:
-            for provider in self._registry.providers:
-                await provider.subscribe(uri, call)
+            await state.passed_on.add(uri)
         except BaseException:
             state.unsubscribe(uri)
             raise
 
-    async def remove(self, state: SessionState, uri: str, call: Call[Any]) -> None:
+    async def remove(self, state: SessionState, uri: str) -> None:
         """Unsubscribe a session, if it is subscribed: others may be subscribed to the same resource."""
-        if state.unsubscribe(uri):
-            for provider in self._registry.providers:
-                await provider.unsubscribe(uri, call)
+        if (ending := state.unsubscribe(uri)) is not None:
+            await asyncio.shield(ending)
 
-    def _end(self, call: Call[Any], uris: Collection[str]) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._remove_all(uris, call))
+
+class _PassedOn:
+    """The subscriptions of one session that the providers of this process know."""
+
+    def __init__(self, registry: Registry, subscriber: Call[Any], ending: set[asyncio.Task[None]]) -> None:
+        self._registry = registry
+        self._subscriber = subscriber
+        self._ending = ending
+        self._uris: set[str] = set()
+
+    async def add(self, uri: str) -> None:
+        """Tell the providers of a subscription; raises their errors."""
+        self._uris.add(uri)
+        told: list[Provider] = []
+        try:
+            for provider in self._registry.providers:
+                await provider.subscribe(uri, self._subscriber)
+                told.append(provider)
+        except BaseException:
+            self._uris.discard(uri)
+            self._start_removing((uri,), told)
+            raise
+
+    def remove(self, uris: Collection[str]) -> asyncio.Task[None] | None:
+        """Start to tell the providers that subscriptions have ended, if they know them."""
+        known = self._uris.intersection(uris)
+        self._uris -= known
+        return self._start_removing(known, tuple(self._registry.providers)) if known else None
+
+    def _start_removing(self, uris: Collection[str], providers: Sequence[Provider]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._remove(uris, providers))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         return task
 
-    async def _remove_all(self, uris: Collection[str], call: Call[Any]) -> None:
-        """Tell the providers that a session has ended."""
+    async def _remove(self, uris: Collection[str], providers: Sequence[Provider]) -> None:
         for uri in uris:
-            for provider in self._registry.providers:
+            for provider in providers:
                 try:
-                    await provider.unsubscribe(uri, call)
+                    await provider.unsubscribe(uri, self._subscriber)
                 except AntiphonError as error:
                     logger.warning("Cannot end the subscription to %s: %s", uri, error)

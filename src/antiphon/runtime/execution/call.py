@@ -10,7 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from antiphon.errors import BodyTooLarge, InvalidParams, RequestError
 from antiphon.instrumentation.facts import MessageFacts
@@ -50,10 +50,20 @@ def subscription_size(uri: str) -> int:
     return sys.getsizeof(uri) + _SUBSCRIPTION_BYTES
 
 
+class PassedOn(Protocol):
+    """The subscriptions of a session that providers were told of."""
+
+    async def add(self, uri: str) -> None:
+        """Tell the providers of a subscription; raises their errors."""
+
+    def remove(self, uris: Collection[str]) -> asyncio.Task[None] | None:
+        """Start to tell the providers that subscriptions have ended, if they know them."""
+
+
 class SessionState:
     """The settings of a session or connection: the log level, and subscriptions to resources."""
 
-    __slots__ = ("_account", "_limits", "foreign", "log_level", "on_close", "subscriptions")
+    __slots__ = ("_account", "_limits", "foreign", "log_level", "passed_on", "subscriptions")
 
     def __init__(self, limits: Limits = _DEFAULT_LIMITS, account: Account | None = None) -> None:
         self._limits = limits
@@ -62,13 +72,13 @@ class SessionState:
         """The session of an adopted server, if the server has one; it lives as long as this session."""
         self.log_level: LogLevel | None = None
         self.subscriptions: set[str] = set()
-        self.on_close: Callable[[Collection[str]], asyncio.Task[None]] | None = None
-        """Starts to take the subscriptions back where they were passed on; `None` if that was nowhere."""
+        self.passed_on: PassedOn | None = None
+        """The subscriptions as providers know them; `None` if they were told of none."""
 
     def close(self) -> asyncio.Task[None] | None:
         """End the session; return the task that takes its subscriptions back, if there is one."""
-        on_close, self.on_close = self.on_close, None
-        return on_close(tuple(self.subscriptions)) if on_close is not None and self.subscriptions else None
+        passed_on, self.passed_on = self.passed_on, None
+        return None if passed_on is None else passed_on.remove(self.subscriptions)
 
     def subscribe(self, uri: str) -> bool:
         """Subscribe to a resource; return whether the session was not subscribed to it.
@@ -87,14 +97,14 @@ class SessionState:
         self.subscriptions.add(uri)
         return True
 
-    def unsubscribe(self, uri: str) -> bool:
-        """Remove a subscription; return whether there was one."""
+    def unsubscribe(self, uri: str) -> asyncio.Task[None] | None:
+        """Remove a subscription; return the task that takes it back where it was passed on, if it was."""
         if uri not in self.subscriptions:
-            return False
+            return None
         self.subscriptions.remove(uri)
         if self._account is not None:
             self._account.release(subscription_size(uri))
-        return True
+        return None if self.passed_on is None else self.passed_on.remove((uri,))
 
     def is_subscribed_to(self, change: Change) -> bool:
         """Return whether to send a change: list changes always, resource changes to subscribers."""

@@ -17,6 +17,7 @@ from mcp.server.lowlevel import Server as LowLevelServer
 from mcp.server.mcpserver import Context, MCPServer
 
 from antiphon import BearerTokens, Client, DefinitionError, Failure, RequestError, adopt
+from antiphon.adoption import seam
 from antiphon.model.notification import ResourceUpdated
 from tests.support.polling import until
 from tests.support.serving import serving
@@ -143,6 +144,26 @@ async def test_principals_of_versions_without_sessions_keep_their_session_state(
                 return int((await client.call("count")).data["result"])
 
         assert [await counted(token) for token in ("a", "a", "b")] == [1, 2, 1]
+
+
+async def test_so_many_sessions_of_principals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seam, "_MAX_SESSIONS", 2)
+    theirs = FastMCP("theirs")
+
+    @theirs.tool
+    async def count(ctx: FastContext) -> int:
+        calls = (await ctx.get_state("calls") or 0) + 1
+        await ctx.set_state("calls", calls)
+        return calls
+
+    server = adopt(theirs, authenticate=BearerTokens({"a": "ada", "b": "bob", "c": "cyd"}))
+    async with serving(server) as address:
+
+        async def counted(token: str) -> int:
+            async with Client(address.url, auth=token, protocol="2026-07-28") as client:
+                return int((await client.call("count")).data["result"])
+
+        assert [await counted(token) for token in "abacab"] == [1, 1, 2, 1, 3, 1]
 
 
 @pytest.mark.parametrize("protocol", ["2026-07-28", "2025-11-25"])

@@ -66,6 +66,17 @@ async def test_an_inactive_token_is_not_asked_about_again_at_once(issuer: TestIs
     assert issuer.requests["/introspect"] == 1
 
 
+async def test_so_many_inactive_tokens_are_remembered(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(introspection, "_MAX_INACTIVE", 2)
+    tokens = introspecting(issuer)
+    for token in ("first", "second", "third", "third", "second", "first"):
+        with pytest.raises(Unauthorized):
+            await identify(tokens, token)
+    assert issuer.requests["/introspect"] == 4, "the first one was forgotten, and is asked about again"
+
+
 async def test_a_revoked_token_is_noticed_after_the_cache(issuer: TestIssuer) -> None:
     issuer.active["opaque"] = active()
     tokens = introspecting(issuer, cache_seconds=0)

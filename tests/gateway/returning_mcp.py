@@ -30,6 +30,12 @@ async def returns(ctx: Context) -> str | InputRequiredResult:
 
 
 @server.tool()
+async def returns_too(ctx: Context) -> str | InputRequiredResult:
+    """Return a question, as another tool."""
+    return await returns(ctx)
+
+
+@server.tool()
 async def waits(ctx: Context) -> str:
     """Ask on the connection, which works in sessions."""
     answer = await ctx.elicit("Name?", Name)

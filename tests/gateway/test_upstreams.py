@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from antiphon import Client, InputRequired, Server
+from antiphon.gateway import upstream
 from tests.interop.asking import ENDINGS, EVERYTHING
 from tests.interop.test_asking_servers import Person
 from tests.support.process import environment, started
@@ -117,3 +118,16 @@ async def test_a_server_whose_tools_ask_in_both_ways(serve: Callable[[str], str]
             asked = await client.call_once("returns")
             assert isinstance(asked, InputRequired)
             assert list(asked.questions) == ["who"]
+
+
+async def test_tools_that_return_their_questions_are_forgotten_and_found_again(
+    serve: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "_MAX_RETURNING", 1)
+    async with (
+        gateway_to(serve("returning")) as server,
+        Client(server, protocol="2025-11-25", **answering(Person())) as client,
+    ):
+        for tool in ("returns", "returns_too") * 2:
+            text = (await client.call(tool)).content[0].text  # type: ignore[union-attr]
+            assert text.startswith("Ada in run")

@@ -47,6 +47,17 @@ async def test_a_flood_of_runs_evicts_those_that_have_waited_longest(
     assert held.began["greet"] == 30
 
 
+async def test_so_many_ended_runs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_MAX_ENDED_RUNS", 2)
+    held = Held(limits=Limits(max_held_runs=1, principal_share=1.0))
+    async with serving(held.server) as address:
+        client = Able(address.port)
+        states = [(await once(client, "greet"))["result"]["requestState"] for _ in range(4)]
+        await until(lambda: held.unwound["greet"] == 3)
+        ended = [text(await once(client, "greet", answers=NAME, state=state)) for state in states[:3]]
+    assert ["too many calls wait" in each for each in ended] == [False, True, True]
+
+
 async def test_one_principal_evicts_only_its_own_runs() -> None:
     tokens = BearerTokens({"a": Principal("ann"), "b": Principal("bob")})
     held = Held(limits=Limits(max_held_runs=10), authenticate=tokens)

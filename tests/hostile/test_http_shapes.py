@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
 import pytest
@@ -202,3 +203,18 @@ async def test_garbage_that_arrives_while_a_call_runs_does_not_take_its_answer(
             writer.transport.abort()
     assert read_statuses(raw) == ([200, 400] if behind is GARBAGE else [200, 200, 400])
     assert raw.index(b"the answer") < raw.index(b"not valid HTTP")
+
+
+async def test_a_connection_whose_client_sends_too_many_requests_at_once_is_closed(run: Address) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", run.port)
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            writer.write(post() * 1000)
+            with contextlib.suppress(ConnectionError):
+                raw = b""
+                while data := await reader.read(65_536):
+                    raw += data
+    finally:
+        writer.transport.abort()
+    assert len(read_statuses(raw)) < 1000
+    assert (await send_raw(run.port, post(), MARKER)).statuses == SERVED

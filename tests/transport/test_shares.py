@@ -8,9 +8,11 @@ import threading
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
 from antiphon import BearerTokens, Context, Limits, Server
 from antiphon.model.identity import STRANGER
@@ -137,6 +139,37 @@ async def test_an_address_with_too_many_calls_is_refused_and_other_addresses_are
         assert (await here.call("wait")).text == "done"
         await until(lambda: not where.under_way)
         assert all(usage.is_idle or usage.reclaimable for usage in usages(where).known.values())
+
+
+async def test_callers_over_a_unix_socket_are_one_caller(tmp_path: Path) -> None:
+    waiting = Waiting(has_strangers=True, max_calls=4)
+    app = waiting.server.asgi()
+    config = uvicorn.Config(app, uds=str(tmp_path / "socket"), log_level="error")
+    runner = uvicorn.Server(config)
+    asker = Modern(0)
+    headers, frame = asker.build("tools/call", asker.tool_call("wait"))
+    async with AsyncExitStack() as stack:
+        serving_here = asyncio.create_task(runner._serve())
+        try:
+            await until(lambda: runner.started or serving_here.done())
+
+            async def call() -> Connection:
+                connection = Connection(*await asyncio.open_unix_connection(tmp_path / "socket"))
+                stack.push_async_callback(connection.close)
+                await connection.send("POST", "/mcp", headers, json.dumps(frame).encode())
+                return connection
+
+            calls = [await call() for _ in range(2)]
+            await until(lambda: len(app.endpoint.supervisor) == 2)
+            refused = await (await call()).receive()
+            assert refused.status == 503
+            assert "2 of at most 2 running calls" in refused.error["message"]
+            waiting.release.set()
+            assert [(await each.receive()).text for each in calls] == ["done"] * 2
+        finally:
+            waiting.release.set()
+            runner.should_exit = True
+            await serving_here
 
 
 async def test_one_principal_has_one_share_at_all_addresses() -> None:

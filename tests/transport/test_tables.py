@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import re
 import threading
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from antiphon import Artifact, BearerTokens, Context, Limits, Server
-from antiphon.runtime.tables import TABLES, Table
+from antiphon.errors import BadOrigin, NoEndpoint, NotAcceptable
+from antiphon.model.identity import Implementation
+from antiphon.runtime.tables import TABLES
 from antiphon.transport.server.http import known_heads
+from antiphon.transport.server.http.connections import stranger_at
+from antiphon.transport.server.http.guard import Guard, accepts
+from antiphon.wire import jsonrpc
+from antiphon.wire.server.v2026_07_28 import V2026
 from tests.asking.driving import Able, accept, once
 from tests.diagrams import TABLES_PAGE, tables
 from tests.promises.speaking import Patient, begin, reach
@@ -24,7 +32,7 @@ from tests.support.http import Connection
 from tests.support.polling import until
 from tests.support.process import ROOT
 from tests.support.serving import Address, serving
-from tests.support.speakers import Modern, Session
+from tests.support.speakers import MODERN, Modern, Session
 
 PRINCIPALS, ADDRESSES = "principals", "addresses"
 CALLERS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
@@ -59,6 +67,12 @@ class Crowd:
 
         @self.server.tool
         def block() -> str:
+            self.began += 1
+            assert self.unblock.wait(60)
+            return "done"
+
+        @self.server.tool(replay=False)
+        def block_apart(ctx: Context) -> str:
             self.began += 1
             assert self.unblock.wait(60)
             return "done"
@@ -111,10 +125,65 @@ class Crowd:
 Filler = Callable[[Crowd], Awaitable[None]]
 FILLERS: dict[str, tuple[Filler, tuple[str, ...], dict[str, Any]]] = {}
 """How each table is filled, by which kinds of callers, and with which limits."""
+Bounder = Callable[[], None]
+BOUNDED: dict[str, Bounder] = {}
+"""What fills each table that nobody needs a share of, and checks its bound."""
 ELSEWHERE = {
-    "connections of a gateway to a server": "tests/gateway/test_sessions.py",
+    "connections of a gateway to a server": (
+        "gateway/test_sessions.py::test_one_principal_has_at_most_its_share"
+    ),
+    "resources of a server to which the callers of a gateway are subscribed": (
+        "gateway/test_changing_lists.py::test_one_principal_has_at_most_its_share_of_the_subscriptions"
+    ),
+    "streams of a console": "console/test_shell.py::test_the_streams_of_one_person_are_bounded",
+    "connections of a console's workbench to servers": (
+        "console/workbench/test_workbench_api.py::test_the_least_used_connection_makes_room"
+    ),
+    "running tasks": "promises/test_bounds.py::test_only_so_many_run_at_once_and_the_others_wait",
+    "requests that wait behind another one of their connection": (
+        "hostile/test_http_shapes.py::test_a_connection_whose_client_sends_too_many_requests_at_once_is_closed"
+    ),
+    "answers in a session, without a store": (
+        "transport/server/http/test_session_relay.py"
+        "::test_answers_that_a_process_no_longer_remembers_are_refused"
+    ),
+    "records in the store of ended sessions, used request states, and answers in sessions": (
+        "store/test_lists.py::test_expired_keys_can_be_used_again"
+    ),
+    "events in the store": "store/test_events.py::test_old_events_are_deleted_with_new_ones",
+    "messages between processes, in the store": (
+        "store/test_sqlite_messages.py::test_a_flood_of_messages_does_not_fill_the_file"
+    ),
+    "why held runs have ended": "held/test_bounds.py::test_so_many_ended_runs_are_remembered",
+    "tasks that have ended": (
+        "promises/test_looking.py::test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes"
+    ),
+    "content of tasks that have ended": (
+        "runtime/tasks/test_finished_content.py::test_the_cache_of_content_is_bounded"
+    ),
+    "keys that have opened tokens": (
+        "runtime/carriers/test_seal.py::test_invented_salts_do_not_fill_the_memory_or_evict_keys"
+    ),
+    "functions of other libraries that return their questions": (
+        "gateway/test_upstreams.py::test_tools_that_return_their_questions_are_forgotten_and_found_again"
+    ),
+    "what each caller uses": "runtime/test_budget.py::test_principals_that_use_nothing_are_forgotten",
+    "messages that wait to be sent to other processes": (
+        "runtime/test_relay.py::test_no_more_is_on_its_way_than_may_be"
+    ),
+    "tokens that were verified": (
+        "authorization/test_key_cache.py::test_the_cache_of_tokens_is_bounded_by_their_length_too"
+    ),
+    "tokens that are not active": (
+        "authorization/test_introspection.py::test_so_many_inactive_tokens_are_remembered"
+    ),
+    "tokens that wait for their introspection": (
+        "authorization/test_introspection.py::test_invented_tokens_delay_a_valid_one_and_do_not_stop_it"
+    ),
+    "buckets of `RateLimit`": "middleware/test_middleware.py::test_buckets_are_bounded",
+    "sessions of an adopted server": "adoption/test_adopt.py::test_so_many_sessions_of_principals_are_kept",
 }
-"""Tables that are filled by the tests of another module, in the same way."""
+"""Tables that the tests of another module fill, in the same way."""
 
 
 def fills(
@@ -125,6 +194,26 @@ def fills(
         return filler
 
     return register
+
+
+def bounds(name: str) -> Callable[[Bounder], Bounder]:
+    def register(bounder: Bounder) -> Bounder:
+        BOUNDED[name] = bounder
+        return bounder
+
+    return register
+
+
+def grown(work: Callable[[], Any]) -> int:
+    """Return how many bytes more are in use after some work."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        work()
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
 
 
 @asynccontextmanager
@@ -139,27 +228,32 @@ async def crowd_of(kind: str, limits: Mapping[str, Any]) -> AsyncIterator[Crowd]
             await crowd.stack.aclose()
 
 
-SHARED = [table for table in TABLES if table.is_shared]
-
-
 @pytest.mark.parametrize("kind", CALLERS)
-@pytest.mark.parametrize("table", SHARED, ids=lambda table: table.name)
+@pytest.mark.parametrize("name", FILLERS)
 async def test_a_caller_fills_its_share_and_another_one_is_served_and_keeps_what_it_has(
-    table: Table, kind: str
+    name: str, kind: str
 ) -> None:
-    if table.name in ELSEWHERE:
-        assert (ROOT / ELSEWHERE[table.name]).is_file()
-        return
-    assert table.name in FILLERS, "a table with a share needs a filler"
-    filler, kinds, limits = FILLERS[table.name]
+    filler, kinds, limits = FILLERS[name]
     if kind in kinds:
         async with crowd_of(kind, limits) as crowd:
             await filler(crowd)
 
 
-def test_every_filler_is_of_a_table_and_a_table_without_a_share_has_a_reason() -> None:
-    assert {*FILLERS, *ELSEWHERE} == {table.name for table in SHARED}
-    assert [table.name for table in TABLES if not table.share.startswith(("`", "none: "))] == []
+@pytest.mark.parametrize("name", BOUNDED)
+def test_what_nobody_needs_a_share_of_has_a_bound(name: str) -> None:
+    BOUNDED[name]()
+
+
+def test_every_table_is_filled_by_a_test_and_one_without_a_share_has_a_reason() -> None:
+    assert sorted([*FILLERS, *BOUNDED, *ELSEWHERE]) == sorted(table.name for table in TABLES)
+    shared = {table.name for table in TABLES if table.is_shared}
+    assert FILLERS.keys() <= shared
+    assert BOUNDED.keys().isdisjoint(shared)
+    assert [t.name for t in TABLES if not t.is_shared and not t.share.startswith("none: ")] == []
+    for name, test in ELSEWHERE.items():
+        path, _, function = test.partition("::")
+        source = (ROOT / "tests" / path).read_text(encoding="utf-8")
+        assert f"def {function}(" in source, f"no test fills the table of {name}: {test}"
 
 
 def test_every_setting_that_bounds_a_table_exists() -> None:
@@ -254,6 +348,18 @@ async def fill_threads(crowd: Crowd) -> None:
     assert crowd.began == 2
     crowd.unblock.set()
     assert [(await each).text for each in mine] == ["done"] * 8
+
+
+@fills("threads of functions with `replay=False`, which are their own", max_calls=4)
+async def fill_own_threads(crowd: Crowd) -> None:
+    kept = crowd.start("block_apart", crowd.other)
+    mine = [crowd.start("block_apart", crowd.mine) for _ in range(2)]
+    await until(lambda: crowd.began == 3)
+    for _ in range(4):
+        assert (await crowd.speaker(Modern, crowd.mine).call("block_apart")).status == 503
+    assert crowd.began == 3
+    crowd.unblock.set()
+    assert [(await each).text for each in (kept, *mine)] == ["done"] * 3
 
 
 @fills("streams of changes", max_listeners=4)
@@ -437,3 +543,45 @@ async def fill_artifacts(crowd: Crowd) -> None:
         assert [await is_kept(other, uri) for uri in kept] == [True, True]
         assert sum([await is_kept(mine, uri) for uri in flood]) <= 5
         assert await is_kept(mine, flood[-1])
+
+
+# What nobody needs a share of
+
+
+@bounds("paths and headers that were checked before")
+def fill_checks() -> None:
+    guard = Guard({"/mcp"}, None, None)
+
+    def fill() -> None:
+        for number in range(2000):
+            long = f"{number}" + "x" * 4 * KIB
+            for path, host in ((f"/{long}", b"127.0.0.1"), ("/mcp", long.encode()), (f"/{number}", b"x")):
+                with suppress(BadOrigin, NoEndpoint):
+                    guard.check({"path": path, "server": ("127.0.0.1", 1)}, {b"host": host})
+            for header in (long, f"*/*;{number}"):
+                with suppress(NotAcceptable):
+                    accepts(header.encode())
+
+    assert grown(fill) < 2 * 256 * 2 * KIB
+
+
+@bounds("metadata of requests, read before")
+def fill_metadata() -> None:
+    dialect = V2026(MODERN, Implementation("tests", "1"), [MODERN])
+
+    def fill() -> None:
+        for number in range(2000):
+            for text in (f"{number}", f"{number}" + "x" * 8 * KIB):
+                _, frame = Modern(1).build("tools/list", {"_meta": {"x": text}})
+                dialect.request_meta(jsonrpc.decode(http.json.dumps(frame).encode()), None)
+
+    assert grown(fill) < 256 * 8 * KIB
+
+
+@bounds("addresses of callers, read before")
+def fill_addresses() -> None:
+    def fill() -> None:
+        for number in range(20_000):
+            stranger_at((f"2001:db8:{number:x}::1", 1))
+
+    assert grown(fill) < 1024 * KIB

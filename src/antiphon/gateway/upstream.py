@@ -49,7 +49,8 @@ _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_LINES, _MAX_ERROR_LINE_CHARACTERS = 10, 200
 """How much of the standard error of a process is logged when the process is lost."""
 _INVALID_RESULT = "Handler returned an invalid result"
-_MAX_RETURNING = 10_000
+_MAX_RETURNING = 1000
+"""How many items that return their questions are remembered. URIs of resources come from callers."""
 
 _WATCHDOG = Watchdog()
 
@@ -122,10 +123,12 @@ class Upstream:
         if self._first is None or self._first.client.has_sessions or error.message != _INVALID_RESULT:
             return False
         item = _item(request)
-        is_new = item not in self._returning and len(self._returning) < _MAX_RETURNING
-        if is_new:
-            self._returning.add(item)
-        return is_new
+        if item in self._returning:
+            return False
+        if len(self._returning) >= _MAX_RETURNING:
+            self._returning.clear()
+        self._returning.add(item)
+        return True
 
     # Connecting
 

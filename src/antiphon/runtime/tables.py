@@ -29,7 +29,7 @@ class Table:
     @property
     def is_shared(self) -> bool:
         """Whether one caller may have a part of it only."""
-        return self.share.startswith("`")
+        return not self.share.startswith("none")
 
 
 _SHARE = "`principal_share`"
@@ -55,6 +55,13 @@ TABLES = (
         "–",
         _SHARE,
         "waits: a thread that comes free goes to the caller that has fewest",
+    ),
+    Table(
+        "threads of functions with `replay=False`, which are their own",
+        "`max_calls`, `max_held_runs` and `max_running_tasks`",
+        "–",
+        "`principal_share`: one of each running call and each held run",
+        _REFUSED,
     ),
     Table("streams of changes", "`max_listeners`", _BUDGET, _SHARE, _REFUSED),
     Table(
@@ -115,6 +122,28 @@ TABLES = (
         _SHARE,
         "the oldest one of the same address goes, or of the address that has most",
     ),
+    Table(
+        "connections of a gateway to a server",
+        "100, or 16 processes",
+        "64 MiB for a message",
+        _SHARE,
+        "waits for a connection of the same caller",
+    ),
+    Table(
+        "resources of a server to which the callers of a gateway are subscribed",
+        "10,000",
+        _BUDGET,
+        _SHARE,
+        _REFUSED,
+    ),
+    Table("streams of a console", "200", "some KiB each", "24 of a person", "refused"),
+    Table(
+        "connections of a console's workbench to servers",
+        "64",
+        "256 MiB, 32 MiB of messages each",
+        "12 of a person",
+        "the one of the same person that was used least recently is closed",
+    ),
     # Without a share
     Table(
         "running tasks",
@@ -160,14 +189,38 @@ TABLES = (
     ),
     Table("why held runs have ended", "10,000", "a sentence each", _CACHE, "the oldest one is forgotten"),
     Table(
-        "headers that passed the checks before",
-        "256 each",
+        "paths and headers that were checked before",
+        "256, and 256 for each address of the server",
         "1 KiB each",
         _CACHE,
         "forgotten",
     ),
     Table("metadata of requests, read before", "256", "4 KiB each", _CACHE, "forgotten"),
+    Table("tasks that have ended", "1,000", "4 MiB", _CACHE, "read from the store again"),
     Table("content of tasks that have ended", "–", "32 MiB", _CACHE, "read from the store again"),
+    Table("addresses of callers, read before", "1,024", "some 400 bytes each", _CACHE, "read again"),
+    Table("keys that have opened tokens", "256", "some 500 bytes each", _CACHE, "derived again"),
+    Table(
+        "functions of other libraries that return their questions",
+        "1,000 of a server",
+        "8 KiB each",
+        _CACHE,
+        "forgotten",
+    ),
+    Table(
+        "what each caller uses",
+        "twice the callers that use something, or 1,024",
+        "some 200 bytes each",
+        "none: one for each caller",
+        "those that use nothing are forgotten",
+    ),
+    Table(
+        "messages that wait to be sent to other processes",
+        "10,000",
+        "some KiB each",
+        "none: they are sent at once, unless the store is away",
+        "dropped: what counts is in the store",
+    ),
     Table("tokens that were verified", "`max_cached_tokens`", "8 MiB of tokens", _CACHE, "verified again"),
     Table("tokens that are not active", "4,096", "32 bytes each", _CACHE, "introspected again"),
     Table(
@@ -190,13 +243,6 @@ TABLES = (
         "as the server keeps them",
         "none: one for each principal",
         "the one used least recently is dropped",
-    ),
-    Table(
-        "connections of a gateway to a server",
-        "100, or 16 processes",
-        "64 MiB for a message",
-        "`principal_share`",
-        "waits for a connection of the same caller",
     ),
 )
 """Each table, those with a share first."""

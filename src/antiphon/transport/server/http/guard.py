@@ -17,7 +17,7 @@ __all__ = ["Guard", "accepts", "exposure", "is_local", "without_port"]
 
 _MAX_CACHED_CHECKS = 256
 _MAX_CACHED_BYTES = 1024
-"""How long the headers of a check are together that is cached: a client may send any."""
+"""How long the path and the headers of a check are together that is cached: a client may send any."""
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 _OPTION = re.compile(r"[a-z0-9._:/-]+")
 """What can be the value of an option as it stands, in any shell."""
@@ -69,7 +69,7 @@ class Guard:
             problem = self._checked[key]
         except KeyError:
             problem = self._find_problem(scope, headers)
-            if sum(map(len, filter(None, key[3:]))) > _MAX_CACHED_BYTES:
+            if len(scope["path"]) + sum(map(len, filter(None, key[3:]))) > _MAX_CACHED_BYTES:
                 if problem is not None:
                     raise problem from None
                 return
@@ -207,7 +207,7 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
     accepted = _accepted.get(accept)
     if accepted is None:
         accepted = _read_accept(_text(accept))
-        if len(_accepted) < _MAX_CACHED_CHECKS:
+        if len(_accepted) < _MAX_CACHED_CHECKS and len(accept or b"") <= _MAX_CACHED_BYTES:
             _accepted[accept] = accepted
     if accepted == (False, False):
         raise NotAcceptable(

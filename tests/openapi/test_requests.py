@@ -465,7 +465,9 @@ def test_an_origin_is_a_scheme_a_host_and_a_port(root: str | None, server: str, 
 
 CLOSED = {"type": "object", "properties": {"x": {}, "y": {"type": "array", "items": {}}}}
 OPEN = CLOSED | {"additionalProperties": True}
-LIMIT = {"name": "Limit", "in": "query", "schema": {"type": "integer"}}
+LIMIT, FIXED = (
+    {"name": name, "in": "query", "schema": {"type": "integer"}} for name in ("Limit", "p[fixed]")
+)
 
 
 @pytest.mark.parametrize(
@@ -487,6 +489,10 @@ LIMIT = {"name": "Limit", "in": "query", "schema": {"type": "integer"}}
         ({}, OPEN, {"api_key": "mine"}, "The field 'api_key' has the name of another parameter"),
         ({}, {"type": "object"}, {"Limit": 9}, "The field 'Limit' has the name of another parameter"),
         ({"style": "deepObject"}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
+        ({"style": "deepObject"}, OPEN, {"Fixed": 1}, "The field 'Fixed' has the name of another parameter"),
+        ({"style": "deepObject"}, OPEN, {"fixed][0": 1}, "'fixed][0' has the name of another parameter"),
+        ({"style": "deepObject"}, OPEN, {"fixed]": 1}, "'fixed]' has the name of another parameter"),
+        ({"style": "deepObject"}, OPEN, {"own": 1}, "'own' has the name of another parameter"),
         ({"explode": False}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
         ({"explode": False}, CLOSED, {"x": "1,admin,1"}, "cannot have a comma"),
         ({"in": "header"}, CLOSED, {"admin": 1}, "There is no such field: 'admin'"),
@@ -498,6 +504,7 @@ LIMIT = {"name": "Limit", "in": "query", "schema": {"type": "integer"}}
         ({}, OPEN, {"x": "1,2", "of-the-caller": 1}, "?x=1%2C2&of-the-caller=1"),
         ({}, CLOSED, {"x": 1, "y": [1, 2]}, "?x=1&y=%5B1%2C2%5D"),
         ({"style": "deepObject"}, OPEN, {"Limit": 9}, "?p%5BLimit%5D=9"),
+        ({"style": "deepObject"}, OPEN, {"fixed_too": 9}, "?p%5Bfixed_too%5D=9"),
         ({"in": "path", "explode": True}, CLOSED, {"x": 1}, "/x=1"),
     ],
 )
@@ -508,17 +515,17 @@ async def test_an_object_has_only_the_fields_of_its_schema_and_names_no_other_pa
     path = "/a/{p}" if parameter["in"] == "path" else "/a"
     given = {
         "openapi": "3.1.0",
-        "paths": {path: {"get": {"operationId": "a", "parameters": [parameter, LIMIT]}}},
+        "paths": {path: {"get": {"operationId": "a", "parameters": [parameter, LIMIT, FIXED]}}},
         "components": {"schemas": {"Closed": CLOSED}},
     }
     async with (
         answering(Api) as api,
-        httpx2.AsyncClient(base_url=api.url, params={"api_key": "s3cret"}) as http,
+        httpx2.AsyncClient(base_url=api.url, params={"api_key": "s3cret", "P[own]": "1"}) as http,
         Client(Server.from_openapi(given, client=http)) as client,
     ):
         if reason[0] in "/?":
             path = (await client.call("a", {"p": value})).data["path"]
-            assert path.replace("?api_key=s3cret", "").replace("a&", "a?").endswith(reason)
+            assert path.replace("?api_key=s3cret&P%5Bown%5D=1", "").replace("a&", "a?").endswith(reason)
         else:
             with pytest.raises(Failure, match=re.escape(reason)):
                 await client.call("a", {"p": value})

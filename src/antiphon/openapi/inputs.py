@@ -6,8 +6,8 @@ Owns the names and the schema of the arguments. It must not know how an argument
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -80,12 +80,15 @@ class ObjectFields:
     """Whether it may have others too."""
     taken: frozenset[str] = frozenset()
     """What no field may be called, in lower case, if each field becomes a parameter of the query."""
+    taken_in_brackets: tuple[str, ...] = ()
+    """How none may begin, up to its closing bracket, if it becomes one in brackets: `x]` beside `p[x]`."""
 
     def problem_of(self, name: str) -> str | None:
         """Return why an object may not have a field, or `None`."""
         if not self.is_open and name not in self.names:
             return f"There is no such field: {printable(name, 100)!r}"
-        if self.taken and _base_name(name) in self.taken:
+        in_brackets = f"{name.strip().lower()}]"
+        if _base_name(name) in self.taken or in_brackets.startswith(self.taken_in_brackets):
             return f"The field {printable(name, 100)!r} has the name of another parameter"
         return None
 
@@ -226,9 +229,12 @@ class _Reader:
         types = _types(self.document, schema)
         fields = None
         if media is None and (place != "query" or "object" in types):
-            is_spread = place == "query" and explode and style != "deepObject"
-            taken = frozenset(_base_name(each) for each in in_query if each != name) if is_spread else ()
-            fields = _object_fields(self.document, schema, frozenset(taken))
+            fields = _object_fields(self.document, schema)
+            others = [each for each in in_query if each != name] if place == "query" else []
+            if style == "deepObject":
+                fields = replace(fields, taken_in_brackets=_in_brackets(name, others))
+            elif explode:
+                fields = replace(fields, taken=frozenset(map(_base_name, others)))
         return Parameter(
             argument,
             name,
@@ -352,7 +358,7 @@ def _fields(document: Document, schema: Any) -> Mapping[str, Any] | None:
     }
 
 
-def _object_fields(document: Document, schema: Any, taken: frozenset[str]) -> ObjectFields:
+def _object_fields(document: Document, schema: Any) -> ObjectFields:
     """Return the fields of an object that are parts of the request themselves.
 
     As with the fields of a body, a schema that names some has no others, unless it says so.
@@ -381,12 +387,18 @@ def _object_fields(document: Document, schema: Any, taken: frozenset[str]) -> Ob
         for keyword in ("allOf", "anyOf", "oneOf"):
             members = resolved.get(keyword)
             remaining += members if isinstance(members, list) else ()
-    return ObjectFields(frozenset(names), is_open or not (names or is_closed), taken)
+    return ObjectFields(frozenset(names), is_open or not (names or is_closed))
 
 
 def _base_name(name: str) -> str:
     """Return the name of the parameter that an API may read a name as: `ids` for `ids[]` or `IDS[0]`."""
     return name.partition("[")[0].strip().lower()
+
+
+def _in_brackets(name: str, others: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that parameters like `filter[x]` have inside `filter`, in lower case: `x]`."""
+    before = f"{name}[".lower()
+    return tuple(each.lower().removeprefix(before) for each in others if each.lower().startswith(before))
 
 
 def _is_simple(value: Any) -> bool:

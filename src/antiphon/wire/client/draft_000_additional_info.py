@@ -22,10 +22,9 @@ class ClientDraft000AdditionalInfo(ClientDraft000):
             return None
         lists, meta = frame.result["AdditionalInfoRequested"], frame.result.get("_meta")
         asked = [
-            (method, question["params"])
+            (method, question.get("params") if isinstance(question, dict) else None)
             for name, method in (("elicitation", ELICITATION), ("sampling", SAMPLING))
             for question in _list(lists, name)
-            if isinstance(question, dict) and isinstance(question.get("params"), dict)
         ]
         if not asked:
             raise BadAnswer(f"The server asks for additional information, and not which: {excerpt(lists)}.")

@@ -105,11 +105,12 @@ class ClientKeyless(ClientDraft):
     def _with_keys(self, asked: Iterable[tuple[str, Any]], meta: Mapping[str, Any]) -> dict[str, Question]:
         questions: dict[str, Question] = {}
         for method, params in asked:
-            question = read_question(f"question {len(questions) + 1}", {"method": method, "params": params})
+            number = len(questions) + 1
+            question = read_question(f"question {number}", {"method": method, "params": params})
             within = params.get("_meta")
             key = meta.get(QUESTION) or (within.get(QUESTION) if isinstance(within, Mapping) else None)
             if not isinstance(key, str) or key in questions:
-                key = f"{_OWN}{len(questions) + 1} {question_key(question)}"
+                key = f"{_OWN}{number} {question_key(question)}"
             questions[key] = question
         return questions
 

@@ -11,7 +11,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ from tests.soak.stores import Store
 __all__ = ["Soak", "report"]
 
 TOPICS = 5
+_WAITING = frozenset({"waiter", "careful"})
+"""The tools that wait for the events of a topic."""
 GIVERS = 4
 """How many callers create tasks: one may wait for a process that does not respond."""
 _FEWEST_LEFT = 2
@@ -114,16 +116,15 @@ class Soak:
     async def _mix(self) -> None:
         """Give tasks and send events while there is trouble."""
         phase = self.phase
-        topics = range(TOPICS if "waiter" in phase.tools else 0)
+        topics = range(TOPICS if _WAITING.intersection(phase.tools) else 0)
         texts = [f"e{number}" for number in range(phase.events)]
         tools = enumerate(self._random.choices(phase.tools, k=phase.tasks))
-        work: list[Awaitable[None]] = [self._give_tasks(tools) for _ in range(GIVERS)]
-        work += (
-            self.callers.send_events(f"topic{topic}", texts, phase.seconds / phase.events) for topic in topics
-        )
-        working = asyncio.gather(*work)
+        giving = asyncio.gather(*(self._give_tasks(tools) for _ in range(GIVERS)))
         if not phase.giving:
-            await working
+            await giving
+        pause = phase.seconds / phase.events
+        sending = (self.callers.send_events(f"topic{topic}", texts, pause) for topic in topics)
+        working = asyncio.gather(giving, *sending)
         await self._make_trouble(phase.seconds)
         with contextlib.suppress(TimeoutError):  # the judge says what is missing
             await asyncio.wait_for(working, 60 + phase.seconds)
@@ -133,7 +134,7 @@ class Soak:
         until = time.monotonic() + phase.seconds
         for number, tool in tools:
             more = dict(phase.arguments.get(tool, {}))
-            if tool == "waiter":
+            if tool in _WAITING:
                 more |= {"topic": f"topic{number % TOPICS}", "count": phase.events}
             await self.callers.give(number, tool, **more)
             if time.monotonic() > until:

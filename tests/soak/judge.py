@@ -408,15 +408,19 @@ def _sleeps(case: Case) -> Iterator[str]:
 
 def _events(case: Case) -> Iterator[str]:
     """Each task that waits for events gets every one, once and in order."""
-    if case.task.tool != "waiter" or not case.task.is_done:
-        return
-    got, expected = case.task.text.split()[2:], list(case.sent[case.task.arguments["topic"]])
+    task = case.task
+    if "topic" not in task.arguments or not task.is_done or not task.text.startswith(f"{task.tool} "):
+        return  # other rules
+    expected = list(case.sent[task.arguments["topic"]])
+    got = task.text.split()[2:]
+    if task.tool == "careful":
+        got.pop()  # its answer
     if got != expected:
         yield f"got the events {got}, and {expected} were sent"
 
 
 def _no_compensation(case: Case) -> Iterator[str]:
-    """No task undoes what it did because its tool has changed."""
+    """No task undoes what it did because its tool has changed, or because the store was away."""
     if begun := _begins(case.steps.get("refund", ())):
         yield f"paid back in process {begun[0].process} ({begun[0].build})"
 

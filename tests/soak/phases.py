@@ -87,7 +87,16 @@ PHASES: Sequence[Phase] = (
     Phase(
         "two libraries",
         tools=COMMON,
-        faults=("kill", "stop", "stop", "pause"),
+        faults=(
+            "kill",
+            "stop",
+            "stop",
+            "pause",
+            "outage",
+            "killed server",
+            "stopped server",
+            "read-only server",
+        ),
         builds=(OLD, NEW, OLD_WITH_EXTRA, NEW_WITH_EXTRA),
         tasks=250,
         seconds=40.0,
@@ -106,17 +115,25 @@ PHASES: Sequence[Phase] = (
     ),
     Phase(
         "outages alone",
-        tools=("long", "long", "chain"),
+        tools=("long", "long", "chain", "careful", "careful"),
         # Longer than the time between two outages: every run is lost until they are over.
         arguments={"long": {"leases": 6.0}},
         faults=("outage", "killed server", "stopped server", "read-only server"),
         pauses=(0.3, 0.8),
         rest=0.3,
-        tasks=24,
+        tasks=32,
         giving=0.0,
         seconds=40.0,
     ),
-    Phase("deadly tasks", tools=("deadly", "chain", "chain", "long"), faults=(), tasks=16, seconds=10.0),
+    Phase(
+        "deadly tasks",
+        tools=("deadly", "chain", "chain", "long"),
+        # Longer than it takes a deadly task to end several processes.
+        arguments={"long": {"leases": 6.0}},
+        faults=(),
+        tasks=24,
+        seconds=10.0,
+    ),
 )
 
 SHORT = replace(

@@ -193,6 +193,24 @@ if hasattr(Context, "sleep"):
             await ctx.step(work, ctx, number, f"event {place}", 0.02)
         return f"waiter {number} {' '.join(found)}"
 
+    @server.tool(**OPTIONS)
+    async def careful(number: int, topic: str, count: int, ctx: Context) -> str:
+        """Wait for events and ask between steps, and undo what was done if anything raises."""
+        try:
+            await ctx.step(work, ctx, number, "reserve", 0.02)
+            found = []
+            for place in range(count):
+                await asyncio.sleep(LEASE_SECONDS / 2)  # so that the store may be away at what comes next
+                found.append(await ctx.event("news", key=topic, type=str))
+                await ctx.step(work, ctx, number, f"event {place}", 0.02)
+            await asyncio.sleep(LEASE_SECONDS / 2)
+            found.append(await ctx.elicit("Send it?", str, key="who"))
+            await ctx.step(work, ctx, number, "send", 0.02)
+        except Exception as error:
+            await ctx.step(work, ctx, number, "refund", 0.02, key="refund")
+            return f"refunded {number} {error!r}"
+        return f"careful {number} {' '.join(found)}"
+
     @server.tool
     async def tell(topic: str, text: str) -> bool:
         """Send an event to all tasks that wait for it."""

@@ -146,6 +146,16 @@ def waiting(*events: str) -> Made:
     return made
 
 
+def careful(*events: str) -> Made:
+    """Return a task that got these events and an answer, and undoes what it did if anything raises."""
+    made = waiting(*events)
+    made.tool = "careful"
+    made.head["result"]["content"][0]["text"] = " ".join(["careful 7", *events, "blue"])
+    made.seen = [each._replace(value=made.head) if each.event == "ended" else each for each in made.seen]
+    made.saw("answered", "acknowledged", by="blue")
+    return made
+
+
 def deadly(times: int = 5, message: str = "The task was given up after 5 attempts.") -> Made:
     """Return a task that ended its processes."""
     made = Made("deadly")
@@ -179,6 +189,7 @@ FAULTLESS: Mapping[str, Callable[[], Made]] = {
     "a sleeper": sleeping,
     "a sleeper under wrong clocks": lambda: sleeping(napped=0.1, right=False),
     "a waiter": lambda: waiting("e0", "e1"),
+    "a task that waits for events and asks": lambda: careful("e0", "e1"),
     "a deadly task": deadly,
     "a task that is not resumed": lambda: once("Not run again: its tool has resume=False."),
     "a process that was killed": lambda: changed(
@@ -302,6 +313,7 @@ BROKEN: Sequence[tuple[str, str, Callable[[], Made]]] = [
     ("events", "got the events ['e0']", lambda: waiting("e0")),
     ("events", "got the events ['e0', 'e0', 'e1']", lambda: waiting("e0", "e0", "e1")),
     ("events", "got the events ['e1', 'e0']", lambda: waiting("e1", "e0")),
+    ("events", "got the events ['e1']", lambda: careful("e1")),
     (
         "no compensation",
         "paid back in process 4 (new a)",

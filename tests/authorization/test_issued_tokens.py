@@ -57,6 +57,18 @@ async def test_a_client_is_never_the_user_of_the_same_name(issuer: TestIssuer) -
             assert client.id == f"client:{issuer.url}#ada" != user.id
 
 
+@pytest.mark.parametrize("claim", ["username", "preferred_username", "email", "upn"])
+async def test_a_user_without_a_subject_is_not_taken_for_the_client(issuer: TestIssuer, claim: str) -> None:
+    token = issuer.token(sub=None, client_id="app", **{claim: "ada"})
+    error = await refusal(IssuedTokens(issuer.url, resource=RESOURCE), token)
+    assert str(error) == (
+        f"The token is of a user (it has {claim}) and has no subject (sub). Get another one."
+    )
+    # An author who knows the tokens of the issuer says who it is.
+    tokens = IssuedTokens(issuer.url, resource=RESOURCE, principal=lambda claims: Principal(claims[claim]))
+    assert (await identify(tokens, token)).id == "ada"
+
+
 INVALID: dict[str, Callable[[TestIssuer], str]] = {
     "foreign audience": lambda issuer: issuer.token(aud="https://other.example.com/mcp"),
     "audience with a slash more": lambda issuer: issuer.token(aud=f"{RESOURCE}/"),
@@ -73,6 +85,9 @@ INVALID: dict[str, Callable[[TestIssuer], str]] = {
     "issued in the future": lambda issuer: issuer.token(iat=int(time.time()) + 60),
     "no subject and no client": lambda issuer: issuer.token(sub=None),
     "a user without a subject": lambda issuer: issuer.token(sub=None, username="ada", client_id="app"),
+    "a user without a subject, and an email": lambda issuer: issuer.token(
+        sub=None, email="ada@example.com", client_id="app"
+    ),
     "empty subject": lambda issuer: issuer.token(sub=""),
     "very long subject": lambda issuer: issuer.token(sub="a" * 2000),
     "subject with a NUL": lambda issuer: issuer.token(sub="a\0da"),

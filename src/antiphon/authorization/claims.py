@@ -9,6 +9,17 @@ __all__ = ["InvalidToken", "check_claims", "principal_id"]
 
 _MAX_SUBJECT_CHARACTERS = 1024
 """How long a subject may be: tasks are found by it in a database. OpenID Connect allows 255 characters."""
+_OF_USERS = (
+    "username",
+    "user_name",
+    "preferred_username",
+    "email",
+    "phone_number",
+    "upn",
+    "unique_name",
+    "user_id",
+)
+"""The claims in which issuers name users, beside the subject."""
 _MAX_TIME = 1e12
 """The latest time that a claim may have, in seconds since 1970."""
 
@@ -39,7 +50,8 @@ def check_claims(
         begins = _time(claims, name)
         if begins is not None and begins > now + leeway:
             raise InvalidToken("The token is not valid yet.")
-    if principal_id(claims) is None:
+    subject = claims.get("client_id") if claims.get("sub") is None else claims["sub"]
+    if not isinstance(subject, str) or not subject or len(subject) > _MAX_SUBJECT_CHARACTERS:
         raise InvalidToken("The token has no subject, or one that is not a short text.")
     if claims.get("cnf") is not None:
         # RFC 9449, section 7.1: a token that is bound to a key is no bearer token.
@@ -47,19 +59,20 @@ def check_claims(
     return expires
 
 
-def principal_id(claims: Mapping[str, Any]) -> str | None:
-    """Return the id of the principal of a token, from its issuer and its subject; `None` without a subject.
+def principal_id(claims: Mapping[str, Any]) -> str:
+    """Return the id of the principal of a token, from its issuer and its subject; raises `InvalidToken`.
 
     A client that acts for itself has no subject, or its own id as one. It is not the user of that name. A
-    token that names a user in another way has no principal: all users of its client would be one.
+    token without a subject that names a user in another way is refused: all users of its client would be one.
     https://datatracker.ietf.org/doc/html/rfc9068#section-5
     """
-    subject, client = claims.get("sub"), claims.get("client_id")
-    is_client = (subject is None or subject == client) and claims.get("username") is None
-    name = client if is_client else subject
-    if not isinstance(name, str) or not name or len(name) > _MAX_SUBJECT_CHARACTERS:
-        return None
-    return f"client:{claims['iss']}#{name}" if is_client else f"{claims['iss']}#{name}"
+    issuer, subject, client = claims["iss"], claims.get("sub"), claims.get("client_id")
+    of_user = next((name for name in _OF_USERS if claims.get(name) is not None), None)
+    if subject is None and of_user is not None:
+        raise InvalidToken(f"The token is of a user (it has {of_user}) and has no subject (sub).")
+    if subject is None or (subject == client and claims.get("username") is None):
+        return f"client:{issuer}#{client}"
+    return f"{issuer}#{subject}"
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:

@@ -190,7 +190,7 @@ class IssuedTokens:
     async def _principal(self, claims: Mapping[str, Any], expires: float) -> Principal:
         issuer, until = str(claims["iss"]), expires + self._leeway
         if self._principal_of is None:
-            found = Principal(principal_id(claims) or "", self._scopes(claims), claims, until)
+            found = Principal(principal_id(claims), self._scopes(claims), claims, until)
             if problem_of(found) is not None:
                 raise InvalidToken("The subject of the token has characters that cannot be stored.")
         else:

@@ -290,6 +290,98 @@ async def test_what_a_gateway_learns_late_to_be_protected_is_withdrawn_from_stra
             await client.call("p_do")
 
 
+LATE_SCOPES = f"""
+from antiphon import Server
+
+server = Server("vault", instructions="secret")
+runs = []
+{PARTS}
+
+@server.tool
+def shred() -> str:
+    runs.append(1)
+    return str(len(runs))
+
+
+@server.tool
+def arm() -> str:
+    server.add_tool(lambda: "dropped", name="drop", scopes=["admin"])
+    return "armed"
+"""
+LATE_SCOPES_BY_ARGUMENTS = LATE_SCOPES.replace('["admin"]', "lambda arguments: ['admin']")
+LATE_SCOPES_TASK = LATE_SCOPES_BY_ARGUMENTS.replace(
+    "@server.tool\ndef shred", "@server.tool(task='optional')\ndef shred"
+)
+LATE_FASTMCP = (
+    FASTMCP.replace(", auth=verifier", "")
+    + """
+runs = []
+
+@mcp.tool
+def shred() -> str:
+    runs.append(1)
+    return str(len(runs))
+
+@mcp.tool
+def arm() -> str:
+    mcp.auth = verifier
+    return "armed"
+"""
+)
+
+
+@pytest.mark.parametrize("spoken", [None, "2025-11-25"])
+@pytest.mark.parametrize("text", [LATE_SCOPES, LATE_SCOPES_BY_ARGUMENTS, LATE_SCOPES_TASK, LATE_FASTMCP])
+async def test_a_server_that_protects_itself_later_refuses_strangers_from_then_on(
+    text: str, spoken: str | None, tmp_path: Path
+) -> None:
+    outer = Server("outer")
+    outer.mount("p", command(written(tmp_path, text)), protocol=spoken)
+    async with serving(outer) as address, Client(address.url) as client:
+        assert (await client.call("p_shred")).text == "1"
+        assert (await client.call("p_arm")).text == "armed"
+        with pytest.raises(AntiphonError):
+            await client.call("p_shred")
+        for uri in ("notes://today", "notes://monday/all", "notes://other"):
+            with pytest.raises(AntiphonError):
+                await client.read(uri)
+        with pytest.raises(AntiphonError):
+            await client.prompt("p_greet", {"name": "x"})
+        with pytest.raises(AntiphonError):
+            await client.complete("p_greet", "name", "x")
+        async with Client(outer) as runner:  # in the process of the gateway
+            assert (await runner.call("p_shred")).text == "2"
+
+
+async def test_tools_with_scopes_that_are_added_later_withdraw_the_server_from_strangers(
+    tmp_path: Path,
+) -> None:
+    outer = Server("outer")
+    outer.mount("p", command(written(tmp_path, LATE_SCOPES)))
+    async with serving(outer) as address:
+        async with Client(address.url) as client:
+            assert (await client.call("p_arm")).text == "armed"
+        await until(lambda: outer.engine.protects)
+        assert await everything(address.url) == []
+
+
+async def test_a_server_that_protects_itself_later_refuses_strangers_through_two_gateways(
+    tmp_path: Path,
+) -> None:
+    inner = [sys.executable, "-m", "antiphon", "gateway", "--stdio", str(written(tmp_path, LATE_FASTMCP))]
+    outer = Server("outer")
+    outer.mount("p", inner)
+    async with serving(outer) as address, Client(address.url) as client:
+        assert (await client.call("p_arm")).text == "armed"
+        with pytest.raises(AntiphonError, match="refused the request"):
+            await client.call("p_wipe")
+    everybody = Server("everybody")
+    everybody.mount("p", inner, allow_anonymous=True)
+    async with serving(everybody) as address, Client(address.url) as client:
+        assert (await client.call("p_arm")).text == "armed"
+        assert (await client.call("p_wipe")).text == "wiped"
+
+
 @pytest.mark.parametrize("protocol", VERSIONS)
 async def test_a_server_in_the_process_that_authenticates_is_not_offered_to_strangers(protocol: str) -> None:
     inner = Server("inner", instructions="secret", authenticate=BearerTokens({"s3cret": "ada"}))

@@ -85,10 +85,9 @@ class VerifiedTokens:
 
 def authenticates(server: Any) -> bool:
     """Return whether a server authenticates its callers over HTTP, also if this library cannot do it."""
-    try:
-        return own_authentication(server) is not None
-    except DefinitionError:
-        return True
+    if _is_fastmcp(server):
+        return server.auth is not None
+    return getattr(getattr(server, "settings", None), "auth", None) is not None
 
 
 def own_authentication(server: Any) -> Authenticate | None:
@@ -96,7 +95,7 @@ def own_authentication(server: Any) -> Authenticate | None:
 
     Raises `DefinitionError` if this library cannot do what the server does.
     """
-    if any(base.__module__ == "fastmcp.server.server" for base in type(server).__mro__):
+    if _is_fastmcp(server):
         return _of_fastmcp(server)
     settings = getattr(getattr(server, "settings", None), "auth", None)
     if settings is None:
@@ -111,6 +110,10 @@ def own_authentication(server: Any) -> Authenticate | None:
         issuers=[str(settings.issuer_url)],
         only_for=resource if getattr(settings, "validate_token_resource", False) else None,
     )
+
+
+def _is_fastmcp(server: Any) -> bool:
+    return any(base.__module__ == "fastmcp.server.server" for base in type(server).__mro__)
 
 
 def _of_fastmcp(server: Any) -> Authenticate | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -56,20 +56,21 @@ async def forward(upstream: Upstream, request: R, context: Context) -> Any:
     """
     call = call_of(context)
     upstream.check(call)
+    mark = upstream.mark_of(call)
     token = current_context.set(context)
     try:
         with translated_errors(upstream.name):
             if upstream.returns_questions:
-                return await _one_round(upstream.client, request, context)
+                return await _one_round(upstream.client, request, context, mark)
             try:
                 async with upstream.connection_for(request, context) as client:
-                    return await _all_rounds(client, request, context)
+                    return await _all_rounds(client, request, context, mark)
             except InternalError as error:
                 if not upstream.must_return_questions(request, error):
                     raise
             # The function returned its questions, so it is written to be run again.
             async with upstream.connection_for(request, context) as client:
-                return await _all_rounds(client, request, context)
+                return await _all_rounds(client, request, context, mark)
     except Failure:
         if call.work.is_cancelled:  # the error is the end of the connection, which the cancellation caused
             raise asyncio.CancelledError from None
@@ -78,7 +79,7 @@ async def forward(upstream: Upstream, request: R, context: Context) -> Any:
         current_context.reset(token)
 
 
-async def _one_round(client: UpstreamClient, request: R, context: Context) -> Any:
+async def _one_round(client: UpstreamClient, request: R, context: Context, mark: Mapping[str, Any]) -> Any:
     """Send one round; the questions and the state of the server become those of the call."""
     state, responses = context.state, dict(context.input_responses)
     if isinstance(state, dict) and "task" in state:
@@ -89,7 +90,7 @@ async def _one_round(client: UpstreamClient, request: R, context: Context) -> An
     if state is not None or responses:
         sealed = state.get("sealed") if isinstance(state, dict) else None
         request = msgspec.structs.replace(request, input_responses=responses, request_state=sealed)
-    outcome = await client.forward(request, forwarded_meta(context), on_progress=_progress(context))
+    outcome = await client.forward(request, forwarded_meta(context, mark), on_progress=_progress(context))
     if isinstance(outcome, InputRequired):
         return InputRequired(outcome.questions, state={"sealed": outcome.sealed})
     if isinstance(outcome, TaskStatus):
@@ -116,9 +117,9 @@ async def _until_asked(client: UpstreamClient, task: TaskStatus | str, context: 
     raise ClientError("The server stopped reporting on its task.")
 
 
-async def _all_rounds(client: UpstreamClient, request: R, context: Context) -> Any:
+async def _all_rounds(client: UpstreamClient, request: R, context: Context, mark: Mapping[str, Any]) -> Any:
     """Send rounds until there is a result. Questions on the connection are answered beside this."""
-    meta = forwarded_meta(context)
+    meta = forwarded_meta(context, mark)
     if may_be_asked(call_of(context)):  # then it has the connection for itself
         await client.use_log_level(meta.log_level)
     for _ in range(_MAX_ROUNDS):
@@ -133,8 +134,8 @@ async def _all_rounds(client: UpstreamClient, request: R, context: Context) -> A
     raise ClientError(f"The server is still asking after {_MAX_ROUNDS} rounds.")
 
 
-def forwarded_meta(context: Context) -> RequestMeta:
-    """Return the metadata of the caller's request that concerns the upstream server too."""
+def forwarded_meta(context: Context, mark: Mapping[str, Any]) -> RequestMeta:
+    """Return the metadata of the caller's request that concerns the upstream server too, and a mark."""
     call = call_of(context)
     # The server has to know what this caller can answer, and whether it shows Apps. Which other extensions
     # are used is up to the gateway.
@@ -142,7 +143,9 @@ def forwarded_meta(context: Context) -> RequestMeta:
     if shows_ui(call.request_meta.capabilities):
         capabilities = declare_ui(capabilities)
     return RequestMeta(
-        capabilities=capabilities, log_level=call.log_level, raw=forwarded(call.request_meta.raw)
+        capabilities=capabilities,
+        log_level=call.log_level,
+        raw={**forwarded(call.request_meta.raw), **mark},
     )
 
 

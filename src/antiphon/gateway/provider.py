@@ -25,6 +25,7 @@ from antiphon.gateway.upstream import Upstream
 from antiphon.gateway.upstream_client import UpstreamClient
 from antiphon.model.capabilities import PROTECTED
 from antiphon.model.catalog import (
+    SCOPES_META_KEY,
     Definition,
     Kind,
     PromptDefinition,
@@ -331,13 +332,13 @@ class UpstreamProvider(Provider):
             return await self._register_changed(kind, definitions)
 
     def _is_marked(self, definition: Definition) -> bool:
-        """Return whether a gateway that was started as a command says of an item what `PROTECTED` says."""
+        """Return whether a server that was started as a command protects an item, or says so of itself."""
         mounted = self._mounted
         return (
             mounted.is_command
             and not mounted.allow_anonymous
             and definition.meta is not None
-            and PROTECTED in definition.meta
+            and not definition.meta.keys().isdisjoint((PROTECTED, SCOPES_META_KEY))
         )
 
     async def _protect(self, but: Kind) -> None:
@@ -571,7 +572,8 @@ class UpstreamProvider(Provider):
         if prompt is not None:
             request = msgspec.structs.replace(request, ref=PromptReference(prompt))
         with translated_errors(self._mounted.name):
-            completion: Completion = await self._upstream.client.forward(request, RequestMeta())
+            meta = RequestMeta(raw=self._upstream.mark_of(call))
+            completion: Completion = await self._upstream.client.forward(request, meta)
         return completion
 
     async def subscribe(self, uri: str, call: Call[Any]) -> None:

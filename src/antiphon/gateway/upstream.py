@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -20,8 +20,7 @@ from antiphon.gateway.options import Mounted
 from antiphon.gateway.questions import UpstreamQuestions, current_context, may_be_asked
 from antiphon.gateway.sessions import Session, Sessions
 from antiphon.gateway.upstream_client import UpstreamClient
-from antiphon.model.capabilities import ANSWERS_EVERYTHING
-from antiphon.model.identity import ANONYMOUS
+from antiphon.model.capabilities import ANSWERS_EVERYTHING, FOR_STRANGER
 from antiphon.model.notification import Log
 from antiphon.model.request import ReadResource, Request
 from antiphon.model.ui import declare_ui
@@ -107,12 +106,18 @@ class Upstream:
         return self._sessions.shared() if client.has_sessions else _as_it_is(client)
 
     def check(self, call: Call[Any]) -> None:
-        """Raise `Failure` if the server does not check callers here, and this one does not run the gateway.
-
-        The caller of a task was checked when the task was created.
-        """
-        if self.is_protected and call.task_id is None and call.principal is not ANONYMOUS:
+        """Raise `Failure` if the server cannot check callers, and this one does not run the gateway."""
+        if self.is_protected and call.principal.share:
             raise Failure(f"The server {self.name!r} is not offered to callers whom it cannot check.")
+
+    def mark_of(self, call: Call[Any]) -> Mapping[str, Any]:
+        """Return what tells a command that a request comes from a caller whom it would have to check.
+
+        It may protect itself by now, and then it refuses the request.
+        """
+        mounted = self._mounted
+        is_checked = not mounted.is_command or mounted.allow_anonymous
+        return {} if is_checked or not call.principal.share else {FOR_STRANGER: True}
 
     def must_return_questions(self, request: Request, error: InternalError) -> bool:
         """Return whether an error in a session says that the item returns its questions, and remember it.

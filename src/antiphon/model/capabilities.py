@@ -16,6 +16,7 @@ from antiphon.model.question import Elicit, ListRoots, OpenUrl, Question, Sample
 
 __all__ = [
     "ANSWERS_EVERYTHING",
+    "FOR_STRANGER",
     "PROTECTED",
     "ServerCapabilities",
     "can_answer",
@@ -25,6 +26,9 @@ __all__ = [
 
 PROTECTED = "dev.antiphon/protected"
 """The experimental capability of a server that protects what it offers everywhere but on this connection."""
+FOR_STRANGER = "dev.antiphon/stranger"
+"""The key in the `_meta` of a request that whoever has the connection sends for somebody else: a server that
+protects what it offers refuses it, because it cannot check that caller."""
 
 
 class ServerCapabilities(msgspec.Struct, frozen=True):

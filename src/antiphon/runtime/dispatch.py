@@ -27,7 +27,7 @@ from antiphon.errors import (
     ResourceNotFound,
     StoreUnavailable,
 )
-from antiphon.model.capabilities import ServerCapabilities
+from antiphon.model.capabilities import FOR_STRANGER, ServerCapabilities
 from antiphon.model.catalog import Kind
 from antiphon.model.identity import ANONYMOUS, Implementation, Principal, Stranger
 from antiphon.model.notification import Acknowledged
@@ -152,6 +152,8 @@ class Dispatcher:
         """Serve a call: return an awaitable for its outcome. Both may raise, see `error_of`."""
         work = call.work
         work.deadline = work.started + self._limits.call_timeout
+        if call.request_meta.raw and FOR_STRANGER in call.request_meta.raw:
+            self._check_stranger(call)
         if type(call.request) is CallTool:
             return self._call_tool(call)
         handler = self._handlers.get(type(call.request))
@@ -161,6 +163,14 @@ class Dispatcher:
             self._scopes.check(call.principal, None, {})
         outcome: Awaitable[Any] = handler(call)
         return outcome
+
+    def _check_stranger(self, call: Call[Any]) -> None:
+        """Raise `Forbidden` for a request of a caller whom the server would check if it could."""
+        if call.principal is ANONYMOUS and self._protects():
+            raise Forbidden(
+                "It authenticates its callers or needs scopes, and cannot check those of a gateway that has "
+                "started it. Serve it over HTTP and name its URL to the gateway."
+            )
 
     def error_of(self, request_id: Any, raised: BaseException) -> RequestError:
         """Return the error response for an exception; details of an unexpected exception go to the log."""

@@ -180,7 +180,7 @@ class Engine:
         if self.artifacts.enabled:
             self._offer_artifacts()
         self._authenticate = settings.authenticate
-        self.authenticates_elsewhere = False
+        self.authenticates_elsewhere: Callable[[], bool] = lambda: False
         """Whether the server would authenticate callers over HTTP, and only who runs it reaches it here."""
         self._logged_mistaken_principal = False
         self._reported_tags: set[str] = set()
@@ -434,7 +434,7 @@ class Engine:
         """Whether callers over HTTP have to say who they are, or need scopes, for anything of the server."""
         return (
             self.authenticates
-            or self.authenticates_elsewhere
+            or self.authenticates_elsewhere()
             or bool(self.scopes.base)
             or self.registry.has_scopes
             or any(provider.protects for provider in self.registry.providers)

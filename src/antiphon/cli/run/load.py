@@ -87,7 +87,7 @@ def adopt_loaded(
     except DefinitionError as error:
         raise CommandError(str(error), FAILED) from None
     if is_private and not allow_anonymous:
-        adopted.engine.authenticates_elsewhere = is_guarded or authenticates(server)
+        adopted.engine.authenticates_elsewhere = lambda: is_guarded or authenticates(server)
     return adopted
 
 

@@ -2,17 +2,21 @@
 
 Owns the bound on that record, and the share of it of those who end sessions. If one of them ends more than it
 may record, its records that expire first are removed, and from then on every session of its own that expires
-as early counts as ended. So an ended session never comes back, and sessions of others are not concerned.
+as early counts as ended. So an ended session does not come back, and sessions of others are not concerned.
+If more callers than that have ended a session, the first ones are forgotten, but not by the store.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from antiphon import wall_clock
 from antiphon.runtime.budget import share_of
 
 __all__ = ["EndedSessions"]
+
+_MIN_EXPIRING = 1024
+"""How many entries may be out of date before they are looked for."""
 
 
 class _Record:
@@ -34,8 +38,8 @@ class EndedSessions:
         self._names: set[str] = set()
         self._records: dict[str, _Record] = {}
         """What the callers with each share have ended. No record is empty."""
-        self._ended_up_to = 0
-        """Which sessions of everybody count as ended: more callers have ended one than can be recorded."""
+        self._expiring: list[tuple[int, str]] = []
+        """When something of each share expires first, or earlier. Some shares have no record any more."""
 
     def __len__(self) -> int:
         return len(self._names)
@@ -43,15 +47,14 @@ class EndedSessions:
     def add(self, name: str, expires: int, share: str) -> None:
         """Record that a caller has ended a session, whose id is valid until `expires`."""
         now = int(wall_clock.now() * 1000)
-        record = self._records.get(share)
-        while record is not None and record.by_expiry and record.by_expiry[0][0] <= now:
-            self._remove_first(record)
+        self._remove_expired(now)
         if name in self._names or expires <= now:
-            if record is not None and not record.by_expiry:
-                del self._records[share]
             return
+        record = self._records.get(share)
         if record is None:
             record = self._records[share] = _Record()
+        if not record.by_expiry or expires < record.by_expiry[0][0]:
+            heappush(self._expiring, (expires, share))
         self._names.add(name)
         heappush(record.by_expiry, (expires, name))
         if share and len(record.by_expiry) > self._limit_of_share:
@@ -61,16 +64,32 @@ class EndedSessions:
 
     def contains(self, name: str, expires: int, share: str) -> bool:
         """Return whether a session of a caller has ended, or has to be taken for one that has."""
-        if name in self._names or expires <= self._ended_up_to:
+        if name in self._names:
             return True
         record = self._records.get(share)
         return record is not None and expires <= record.ended_up_to
+
+    def _remove_expired(self, now: int) -> None:
+        """Remove the records of all callers that have expired, so that they take the room of nobody."""
+        while self._expiring and self._expiring[0][0] <= now:
+            _, share = heappop(self._expiring)
+            record = self._records.get(share)
+            if record is None:
+                continue
+            while record.by_expiry and record.by_expiry[0][0] <= now:
+                self._remove_first(record)
+            if record.by_expiry:
+                heappush(self._expiring, (record.by_expiry[0][0], share))
+            else:
+                del self._records[share]
+        if len(self._expiring) > _MIN_EXPIRING + 2 * len(self._records):
+            self._expiring = [(record.by_expiry[0][0], share) for share, record in self._records.items()]
+            heapify(self._expiring)
 
     def _remove_from_largest(self) -> None:
         share, record = max(self._records.items(), key=lambda item: len(item[1].by_expiry))
         record.ended_up_to = self._remove_first(record)
         if not record.by_expiry:
-            self._ended_up_to = max(self._ended_up_to, record.ended_up_to)
             del self._records[share]
 
     def _remove_first(self, record: _Record) -> int:

@@ -83,8 +83,8 @@ TABLES = (
         "10 * `max_sessions`",
         "300 bytes each",
         _SHARE,
-        "the first of the same caller, or of the caller who has most, are forgotten; their other sessions that "
-        "expire as early count as ended",
+        "the first of the same caller, or of the caller who has most, are forgotten; sessions of this caller "
+        "that expire as early count as ended",
     ),
     Table(
         "events to replay",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.asking.driving import EVERYTHING
 from tests.promises.speaking import answer, reach
 from tests.streaming.planting import planted
 from tests.streaming.speaking import (
@@ -28,7 +29,7 @@ from tests.streaming.tooling import Studio
 from tests.support import http
 from tests.support.http import Response
 from tests.support.polling import until
-from tests.support.speakers import Bare, Speaker
+from tests.support.speakers import Bare, Session, Speaker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -233,8 +234,8 @@ async def test_a_stream_may_begin_after_a_number(core: Speaker, studio: Studio) 
     assert (late.result["partial-content"], late.result["isComplete"]) == ([], True)
 
 
-async def test_the_wish_may_stand_beside_the_parameters_in_the_draft(port: int, studio: Studio) -> None:
-    client = Bare(port)
+async def test_the_wish_may_stand_beside_the_parameters(core: Speaker, port: int, studio: Studio) -> None:
+    client = core
     id = await begun(client, "gated", n=2)
     frame = {"jsonrpc": "2.0", "id": 4, "method": "tasks/result", "params": {"taskId": id}, "stream": {}}
     async with http.connect(port) as connection:
@@ -245,6 +246,21 @@ async def test_the_wish_may_stand_beside_the_parameters_in_the_draft(port: int, 
         studio.allow(1)
         await stream.rest()
     assert texts(stream.frames) == ["1", "2"]
+
+
+async def test_the_wish_beside_the_parameters_is_nothing_to_a_session_without_response_modes(
+    port: int,
+) -> None:
+    session = Session(port)
+    await session.open(capabilities=EVERYTHING)
+    id = await begun(session, "count", n=2)
+    for stream in ({}, 5):
+        frame = {"jsonrpc": "2.0", "id": 4, "method": "tasks/result", "params": {"taskId": id}}
+        body = json.dumps({**frame, "stream": stream}).encode()
+        async with http.connect(port) as connection:
+            await connection.send("POST", "/mcp", session.headers, body)
+            result = (await connection.receive()).result
+        assert [block["text"] for block in result["content"]] == ["1", "2"]
 
 
 async def test_many_read_the_same(core: Speaker, studio: Studio) -> None:

@@ -19,7 +19,6 @@ from antiphon.model.question import ListRoots
 from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestId, RequestMeta
 from antiphon.model.segment import MODES, SegmentPage, Segments
 from antiphon.model.task import TaskResult
-from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame, excerpt
 from antiphon.wire.server.dialect import Negotiated, TaskOutcome
 from antiphon.wire.server.inbox import INBOX, INBOX_METHODS
@@ -49,12 +48,6 @@ class DraftBase(V2025):
         no log messages.
         """
         request_meta = super().request_meta(frame, negotiated)
-        if (
-            isinstance(frame.stream, dict)
-            and not request_meta.response_modes
-            and "streaming" in self._takes(negotiated)
-        ):
-            request_meta = msgspec.structs.replace(request_meta, wants_stream=True)
         if negotiated is not None:
             return request_meta
         return msgspec.structs.replace(request_meta, log_level=None, capabilities=ANSWERS_EVERYTHING)
@@ -62,20 +55,6 @@ class DraftBase(V2025):
     def _takes(self, negotiated: Negotiated | None) -> Sequence[Any]:
         """Return the response modes of the client; a bare request accepts all of them."""
         return MODES if negotiated is None else super()._takes(negotiated)
-
-    def parse(self, frame: Frame) -> Any:
-        """Return the request in a frame; raises `MethodNotFound` or `InvalidParams`."""
-        if isinstance(frame.params, dict):
-            params = self._understood(frame, frame.params)
-            if params is not frame.params:
-                frame.raw = msgspec.Raw(jsonrpc.encode(params))
-        return super().parse(frame)
-
-    def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
-        """Return the params of a request, with what may stand beside them in place of in them."""
-        if frame.stream is not UNSET and "stream" not in params:
-            return {**params, "stream": frame.stream}
-        return params
 
     def answered(self, frame: Frame) -> Any:
         """Return the answer in a response that names a task: it answers an open question of the task.

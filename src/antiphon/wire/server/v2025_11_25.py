@@ -87,9 +87,10 @@ class V2025(Dialect):
         task = _task_params(frame) if b'"task"' in raw else None
         capabilities = negotiated.capabilities if negotiated else {}
         modes, streams = None, False
-        if task is not None or b'"stream"' in raw:
+        if task is not None or b'"stream"' in raw or isinstance(frame.stream, dict):
             modes = self._offered(task, negotiated)
-            streams = isinstance(frame.params, dict) and frame.params.get("stream") is not None
+            params = self._understood(frame, frame.params) if isinstance(frame.params, dict) else {}
+            streams = params.get("stream") is not None
         return RequestMeta(
             client=negotiated.client if negotiated else None,
             capabilities=capabilities,
@@ -101,6 +102,20 @@ class V2025(Dialect):
             wants_stream=streams and not modes and "streaming" in self._takes(negotiated),
             raw=meta,
         )
+
+    def parse(self, frame: Frame) -> Any:
+        """Return the request in a frame; raises `MethodNotFound` or `InvalidParams`."""
+        if isinstance(frame.params, dict):
+            params = self._understood(frame, frame.params)
+            if params is not frame.params:
+                frame.raw = msgspec.Raw(jsonrpc.encode(params))
+        return super().parse(frame)
+
+    def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the params of a request, with what may stand beside them in place of in them."""
+        if isinstance(frame.stream, dict) and "stream" not in params:
+            return {**params, "stream": frame.stream}
+        return params
 
     def read_session_call(self, body: bytes | bytearray) -> tuple[RequestId, CallTool] | None:
         """Read the usual call of a tool: it has a name and arguments, and nothing else."""

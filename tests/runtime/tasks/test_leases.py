@@ -98,6 +98,14 @@ class Shop:
             return "bought"
 
         @server.tool(task="optional")
+        async def buy_and_fail(ctx: Context) -> str:
+            try:
+                return await ctx.step(charge)
+            finally:
+                self.events.append("finally")
+                raise RuntimeError("cannot clean up")  # in place of the cancellation
+
+        @server.tool(task="optional")
         async def stream(ctx: Context) -> str:
             await steal(self.store, self.id)
             try:
@@ -118,6 +126,7 @@ class Shop:
         ("buy_stubbornly", ["charge", "finally"]),
         ("buy_in_a_thread", ["charge", "finally"]),
         ("buy_in_a_group", ["charge", "finally"]),
+        ("buy_and_fail", ["charge", "finally"]),
         ("stream", ["finally"]),
     ],
 )

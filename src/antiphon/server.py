@@ -382,7 +382,7 @@ class Server(ApiFactories, ServerSwitches):
         `authenticate` any name at an address that other machines reach. `probes` adds `/healthz`, `/readyz`
         and `/metrics`. `console` adds the console, a web page for people who answer questions and operate
         tasks: pass a `Console`. The app also serves the pages that you register with `route`. Raises
-        `DefinitionError` for a console without `authenticate`.
+        `DefinitionError` for a console without `authenticate`, and for what is not an origin.
         """
         from antiphon.transport.server.http.app import App
 
@@ -423,12 +423,12 @@ class Server(ApiFactories, ServerSwitches):
         if transport == "stdio":
             asyncio.run(self.stdio())
         elif transport in ("http", "streamable-http"):
-            from antiphon.transport.server.http.guard import exposure
+            from antiphon.transport.server.http.guard import exposures
             from antiphon.transport.server.http.serve import serve_http
 
-            warning = exposure(self.name, host, hosts, authenticates=self._engine.authenticates)
-            if warning is not None:
-                logger.warning(warning)
+            if not self._engine.authenticates:
+                for warning in exposures(self.name, host, hosts, origins):
+                    logger.warning(warning)
             serve_http(self.asgi(path=path, hosts=hosts, origins=origins), host=host, port=port)
         else:
             raise ValueError(f"Unknown transport {transport!r}: use 'stdio', 'http' or 'streamable-http'.")

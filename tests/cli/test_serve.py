@@ -202,10 +202,45 @@ def test_a_server_that_strangers_can_call_says_so_and_names_the_options(
     with running(target, *options, directory=tmp_path, cwd=tmp_path) as server:
         wait_until(lambda: not expected or "Everybody who reaches" in server.log)
     lines = [line for line in server.log.splitlines() if "Everybody who reaches" in line]
+    assert "Any web page" not in server.log
     assert len(lines) == bool(expected), server.log
     for part in expected:
         assert part in lines[0]
     assert ("--hosts NAME" in server.log) == ("--hosts NAME" in expected)
+
+
+@pytest.mark.parametrize("option", ["--hosts", "--origins"])
+def test_a_server_that_every_web_page_can_call_says_so(tmp_path: Path, option: str) -> None:
+    (tmp_path / "open.py").write_text(OPEN)
+    said = "Warning: Any web page that is open where 127.0.0.1 can be reached can call weather, because it"
+    with running("open.py:server", option, "*", directory=tmp_path, cwd=tmp_path) as server:
+        wait_until(lambda: "does not authenticate" in server.log)
+    (line,) = [line for line in server.log.splitlines() if line.startswith("Warning")]
+    assert line.startswith(said)
+    assert f"({option} *)" in line
+    with running("open.py:private", option, "*", directory=tmp_path, cwd=tmp_path) as server:
+        pass
+    assert "Warning" not in server.log
+
+
+@pytest.mark.parametrize("options", [[], ["--workers", "2"]], ids=["one", "workers"])
+def test_what_is_not_an_origin_is_refused_before_anything_is_served(
+    tmp_path: Path, options: list[str]
+) -> None:
+    (tmp_path / "open.py").write_text(OPEN)
+    command = ["run", "open.py:server", "--port", "0", "--origins", "https://a.example/b", *options]
+    done = subprocess.run(
+        [sys.executable, "-m", "antiphon", *command],
+        cwd=tmp_path,
+        env=plain_environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("Error: --origins: The origin 'https://a.example/b' has more than a scheme")
 
 
 def test_a_program_that_serves_itself_to_strangers_says_so(tmp_path: Path) -> None:

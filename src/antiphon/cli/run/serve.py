@@ -140,7 +140,13 @@ def load_configured_server(settings: Settings) -> Server:
 def configure(server: Server, settings: Settings) -> None:
     """Apply the settings to a server. Raises `CommandError`."""
     from antiphon.store import open_store
+    from antiphon.transport.server.http.cors import read_origin
 
+    for origin in settings.origins or ():
+        try:
+            read_origin(origin)
+        except DefinitionError as error:
+            raise CommandError(f"--origins: {error}") from None
     server.configure(store=settings.store, run_tasks=settings.run_tasks)
     if isinstance(server.store, str):
         try:
@@ -432,12 +438,12 @@ def announcement(server: Server, listening: socket.socket, path: str, workers: i
 
 
 def _warn_if_open(server: Server, settings: Settings, listening: socket.socket) -> None:
-    from antiphon.transport.server.http.guard import exposure
+    from antiphon.transport.server.http.guard import exposures
 
-    host, name = listening.getsockname()[0], printable(server.name)
-    warning = exposure(name, host, settings.hosts, authenticates=server.engine.authenticates)
-    if warning is not None:
-        print(f"Warning: {warning}", file=sys.stderr)
+    if not server.engine.authenticates:
+        host, name = listening.getsockname()[0], printable(server.name)
+        for warning in exposures(name, host, settings.hosts, settings.origins):
+            print(f"Warning: {warning}", file=sys.stderr)
 
 
 def _exit(number: int, frame: FrameType | None) -> NoReturn:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from antiphon import BearerTokens, Context, Limits, RateLimited, Server
+from antiphon import BearerTokens, Context, DefinitionError, Limits, RateLimited, Server
 from tests.hostile.raw import MARKER, PING, read_raw
 from tests.support import http
 from tests.support.http import Response
@@ -135,6 +136,7 @@ async def test_every_response_to_a_named_origin_can_be_read_also_an_error() -> N
             "too large": (await ask(where, token, b" " * 2000), 413),
             "no JSON": (await ask(where, {**token, "content-type": "text/plain"}), 415),
             "a limit of the rate": (await ask(where, token, TOOL % b"limited"), 429),
+            "too many headers": (await ask(where, {**token, **{f"x-{n}": "" for n in range(200)}}), 431),
             "a broken body": (await ask(where, token, b"{"), 400),
             "the end of the session": (await session.end(), 204),
             "a lost session": (await session.end(), 404),
@@ -218,3 +220,37 @@ async def test_the_pages_of_an_author_say_themselves_who_may_read_them() -> None
         for path in ("/status", "/metrics"):
             response = await ask(where, {"origin": APP}, b"", "GET", path)
             assert (response.status, allowed(response)) == (200, None)
+
+
+@pytest.mark.parametrize("named", [APP, f"{APP}/", f"{APP}:443", "HTTPS://App.Example"])
+async def test_an_origin_is_the_same_with_and_without_its_default_port(named: str) -> None:
+    async with serving(build(), origins=[named]) as where:
+        for origin in (APP, f"{APP}:443"):
+            assert allowed(await ask(where, {"origin": origin})) == origin
+        for origin in (f"{APP}:80", f"{APP}:4430", "http://app.example:443"):
+            assert (await ask(where, {"origin": origin})).status == 403
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        (f"{APP}/path", f"name {APP}, which stands for all pages there"),
+        (f"{APP}:8443/?a#b", f"name {APP}:8443, which"),
+        ("app.example", "name the scheme and the host of the pages, such as https://app.example.com"),
+        ("https://*.example", "is not an origin"),
+        ("https://ann@app.example", "is not an origin"),
+        ("https://", "is not an origin"),
+        ("https://app.example:port", "is not an origin"),
+        ("", "is not an origin"),
+    ],
+)
+def test_what_is_not_an_origin_is_refused_with_what_to_write(named: str, said: str) -> None:
+    with pytest.raises(DefinitionError, match=re.escape(said)):
+        build().asgi(origins=[named])
+
+
+@pytest.mark.parametrize(
+    "named", ["http://[::1]:6274", "vscode-webview://abc", "chrome-extension://abc", "null", "*"]
+)
+def test_origins_of_every_kind_can_be_named(named: str) -> None:
+    assert build().asgi(origins=[named]).endpoint.guard.cors is not None

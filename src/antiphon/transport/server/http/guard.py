@@ -13,7 +13,7 @@ from typing import Any
 from antiphon.errors import BadMediaType, BadOrigin, NoEndpoint, NotAcceptable, RequestError
 from antiphon.transport.server.http.cors import Cors
 
-__all__ = ["Guard", "accepts", "exposure", "is_local", "without_port"]
+__all__ = ["Guard", "accepts", "exposures", "is_local", "without_port"]
 
 _MAX_CACHED_CHECKS = 256
 _MAX_CACHED_BYTES = 1024
@@ -170,17 +170,29 @@ def _unknown_origin(origin: str) -> str:
     )
 
 
-def exposure(name: str, host: str, hosts: Sequence[str] | None, *, authenticates: bool) -> str | None:
-    """Return the warning for a server that strangers can reach and call; `None` for any other server.
+def exposures(name: str, host: str, hosts: Sequence[str] | None, origins: Sequence[str] | None) -> list[str]:
+    """Return the warnings for a server without authentication that strangers can call.
 
-    `host` is the address, and `hosts` are the names that the guard of the server trusts.
+    `host` is its address. `hosts` are the names that its guard trusts, and `origins` the pages.
     """
-    if authenticates or is_local(host):
-        return None
-    advice = "pass authenticate= to Server"
-    if hosts is None:
-        advice += ", and name the hosts to which it answers beside addresses and localhost: --hosts NAME"
-    return f"Everybody who reaches {host} can call {name}, because it does not authenticate: {advice}."
+    found = []
+    if not is_local(host):
+        advice = "pass authenticate= to Server"
+        if hosts is None:
+            advice += ", and name the hosts to which it answers beside addresses and localhost: --hosts NAME"
+        found.append(
+            f"Everybody who reaches {host} can call {name}, because it does not authenticate: {advice}."
+        )
+    for option, values, trusts in (
+        ("--hosts", hosts, "answers to every host name"),
+        ("--origins", origins, "trusts the pages of every origin"),
+    ):
+        if "*" in (values or ()):
+            found.append(
+                f"Any web page that is open where {host} can be reached can call {name}, because it {trusts} "
+                f"({option} *) and does not authenticate: name them, or pass authenticate= to Server."
+            )
+    return found
 
 
 def check_content_type(headers: Mapping[bytes, bytes]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import re
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from antiphon.cli.operator_name import operator_name
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
 from tests.cli.pseudo_terminal import in_terminal
 from tests.support.polling import wait_until
@@ -176,12 +176,12 @@ def test_an_operator_answers_for_others(served: Served) -> None:
     done = antiphon("tasks", "answer", served.store, id, "comment=Fine.")
     assert (done.returncode, done.stdout) == (0, f"Answered the questions of {id}: approval.\n"), done.stderr
     task = json.loads(antiphon("tasks", "show", served.store, id, "--json").stdout)
-    assert task["asksOthers"]["approval"]["answeredBy"] == [f"operator:{getpass.getuser()}"]
+    assert task["asksOthers"]["approval"]["answeredBy"] == [f"operator:{operator_name()}"]
     again = antiphon("tasks", "answer", served.store, id, "comment=Again.")
     assert again.returncode == 2
     assert "All operators count as one person" in again.stderr
     antiphon("inbox", served.url, id, "comment=", "--token", "bob-token")
-    text = f"Paid 1,240.00 € for a door. Approved by operator:{getpass.getuser()} and bob. Fine."
+    text = f"Paid 1,240.00 € for a door. Approved by operator:{operator_name()} and bob. Fine."
     assert result_of(served, id) == text
 
 

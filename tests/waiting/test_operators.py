@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from antiphon import Context, Principal, Server
 from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
 from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.operator_name import operator_name
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.errors import TaskNotFound, TaskNotWaiting
@@ -23,6 +26,11 @@ from tests.waiting.people import PEOPLE, expenses
 from tests.waiting.support import accept, asked, client_of, eventually, inbox
 
 BOB = PEOPLE["b-token"]
+
+
+def sign_in_as(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let the user of this process have another login name."""
+    monkeypatch.setattr("pwd.getpwuid", lambda uid: SimpleNamespace(pw_name=name))
 
 
 @pytest.mark.parametrize("second", ["operator:ann", "operator:max", "ann"])
@@ -135,7 +143,7 @@ async def test_the_command_line_says_why_an_operator_cannot_answer_their_own_tas
 ) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     server = expenses(open_store(url))
-    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    sign_in_as(monkeypatch, "ada")
     async with client_of(server) as client:
         handle = await client.submit("expense", amount=5)
         await asked(server, BOB)
@@ -143,9 +151,34 @@ async def test_the_command_line_says_why_an_operator_cannot_answer_their_own_tas
         async with StoreTasks(url) as operator:
             with pytest.raises(CommandError, match=r"belongs to ada.*somebody else has to"):
                 await operator.answer(handle.id, handler, None)
-            monkeypatch.setattr("getpass.getuser", lambda: "max")
+            sign_in_as(monkeypatch, "max")
             assert await operator.answer(handle.id, handler, None) == ["approve"]
         assert (await handle.result(timeout=20)).text == "True by operator:max"
+
+
+async def test_a_variable_of_the_environment_makes_nobody_another_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    server = expenses(open_store(url))
+    sign_in_as(monkeypatch, "ada")
+    async with client_of(server) as client:
+        handle = await client.submit("expense", amount=5)
+        await asked(server, BOB)
+        handler = ElicitationHandler(PreparedAnswers(["value=true"]), no_input=True)
+        for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+            monkeypatch.setenv(variable, "max")
+        async with StoreTasks(url) as operator:
+            with pytest.raises(CommandError, match=r"belongs to ada.*somebody else has to"):
+                await operator.answer(handle.id, handler, None)
+
+
+def test_a_user_without_a_name_is_known_by_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr("pwd.getpwuid", fail)
+    assert operator_name() == f"uid-{os.getuid()}"
 
 
 async def test_a_task_without_a_server_stays_in_the_inbox_after_an_answer_of_an_operator(
@@ -162,11 +195,11 @@ async def test_a_task_without_a_server_stays_in_the_inbox_after_an_answer_of_an_
         old = msgspec.structs.replace(record, id="expense_old", server="")
         old.head["id"] = "expense_old"
         assert await store.restore(old, await store.read(handle.id))
-        monkeypatch.setattr("getpass.getuser", lambda: "ann")
+        sign_in_as(monkeypatch, "ann")
         handler = ElicitationHandler(PreparedAnswers(["value=true"]), no_input=True)
         async with StoreTasks(store_url) as operator:
             assert await operator.answer("expense_old", handler, None) == ["approve"]
-            monkeypatch.setattr("getpass.getuser", lambda: "max")
+            sign_in_as(monkeypatch, "max")
             with pytest.raises(CommandError, match="All operators count as one person"):
                 await operator.answer("expense_old", handler, None)
         found = await store.get("expense_old")
@@ -187,7 +220,7 @@ async def test_the_log_names_the_operator_who_answers_for_the_owner_of_a_task(
         first = await ctx.elicit("First?", str, key="first")
         return f"{first} {await ctx.elicit('Last?', str, key='last')}"
 
-    monkeypatch.setattr("getpass.getuser", lambda: "max")
+    sign_in_as(monkeypatch, "max")
     async with client_of(server) as client:
         handle = await client.submit("greet")
         for key, name in (("first", "Ada"), ("last", "Byron")):

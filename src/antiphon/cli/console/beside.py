@@ -6,13 +6,13 @@ any other address people sign in with the tokens that the server accepts, and no
 
 from __future__ import annotations
 
-import getpass
 import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from antiphon.cli.console.serve import address_of, is_loopback, link_to, local_hosts
 from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.operator_name import operator_name
 from antiphon.cli.run.serve import listen
 from antiphon.console.mount import Console, console_of
 from antiphon.console.sign_in import SignIn
@@ -32,7 +32,7 @@ class ServedConsole:
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
-        self._sign_in = SignIn(operator=getpass.getuser())
+        self._sign_in = SignIn(operator=operator_name())
         # The console shows MCP Apps from a port of their own.
         self.sockets = [listen(listening.getsockname()[0], 0)] if self.is_local else []
         """Further sockets that the app of the server is served on."""

@@ -5,7 +5,6 @@ Owns the listening socket and the link that signs the operator in.
 
 from __future__ import annotations
 
-import getpass
 import ipaddress
 import os
 import socket
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from antiphon.cli.console.browser import BrowserPage
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
+from antiphon.cli.operator_name import operator_name
 from antiphon.cli.run import LogLevel
 from antiphon.cli.run.serve import listen
 from antiphon.cli.run.settings import Settings
@@ -77,7 +77,7 @@ def serve_console(settings: ConsoleSettings) -> None:
         listen(settings.host, settings.port, settings.port_option) as listening,
         listen(settings.host, settings.sandbox_port, "--sandbox-port") as sandbox,
     ):
-        sign_in = SignIn(operator=getpass.getuser(), read_only=settings.read_only)
+        sign_in = SignIn(operator=operator_name(), read_only=settings.read_only)
         hosts = [*local_hosts(listening), *(settings.hosts or ())]
         limits = Limits(drain_timeout=_DRAIN_SECONDS)
         app = ConsoleApp(sources, sign_in, hosts=hosts, sandbox_url=address_of(sandbox), limits=limits)

@@ -7,13 +7,13 @@ question to others is answered as the operator.
 from __future__ import annotations
 
 import contextlib
-import getpass
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
 from typing import Any
 
 from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.operator_name import operator_name
 from antiphon.cli.stores import named_store, open_named_store
 from antiphon.cli.tasks.questions import answer_questions
 from antiphon.cli.tasks.report import TaskView
@@ -96,7 +96,7 @@ class StoreTasks:
         log names the operator in both cases.
         """
         record = await self._record(id)
-        task, operator = TaskView.from_record(record), Principal(f"{OPERATOR_PREFIX}{getpass.getuser()}")
+        task, operator = TaskView.from_record(record), Principal(f"{OPERATOR_PREFIX}{operator_name()}")
         inbox = Inbox(self._store, self._feed, server=record.server, for_operator=True)
         others = {asked.key: asked.question for asked in await inbox.questions_of(operator, id, ())}
         questions: dict[str, Question] = {**task.questions, **others}

@@ -183,8 +183,8 @@ def test_finds_a_nearby_server_that_requires_a_token() -> None:
             http_response("401 Unauthorized") if next(turns) else http_response("404 Not Found")
         )
     ) as place:
-        # Two requests go to the address itself, and the third looks for the transport of 2024-11-05.
-        turns = iter([False, False, False, *[True] * 20])
+        # Four requests go to the address itself, and the fifth looks for the transport of 2024-11-05.
+        turns = iter([False] * 5 + [True] * 20)
         assert "but there is one at " in error_of(f"{place}/elsewhere")
 
 

@@ -250,6 +250,12 @@ class Connection:
             return await self._exchange(next(self._ids), request, RequestMeta())
         return await self._tracing.traced(self._exchange, next(self._ids), request, RequestMeta())
 
+    async def reconnect(self) -> None:
+        """Open the channel again after the server closed it, unless each request has its own connection."""
+        if not self.channel.has_streams:
+            await self.channel.close()
+            await self.channel.open(self._receive)
+
     async def _exchange(self, request_id: RequestId, request: Request, request_meta: RequestMeta) -> Any:
         dialect = self.dialect
         message = dialect.request(request_id, request, with_trace_context(request_meta))
@@ -265,6 +271,8 @@ class Connection:
 
     async def listen(self) -> None:
         """Receive messages that belong to no request. A lost session is replaced by a new one."""
+        if self.dialect.is_bare:
+            return
         session = self._session
         await self.channel.listen(
             self.dialect.headers,

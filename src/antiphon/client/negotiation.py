@@ -12,13 +12,17 @@ from typing import Any, Protocol
 
 from antiphon.errors import (
     AntiphonError,
+    BadAnswer,
     Forbidden,
+    MethodNotFound,
+    RequestError,
     TimedOut,
     Unauthorized,
+    Unreachable,
     UnsupportedVersion,
 )
 from antiphon.model.identity import Implementation
-from antiphon.model.request import Request
+from antiphon.model.request import CallTool, ListTools, Request
 from antiphon.wire.client.dialect import ClientDialect, Message, comes_from_stateless_server
 from antiphon.wire.client.results import Welcome, supported_versions, version_mismatch
 from antiphon.wire.versions import Version, VersionTable
@@ -37,6 +41,9 @@ class Line(Protocol):
 
     async def send(self, message: Message) -> None:
         """Send a notification."""
+
+    async def reconnect(self) -> None:
+        """Connect again after the server closed the connection."""
 
 
 class Negotiation:
@@ -57,9 +64,21 @@ class Negotiation:
         self._versions = versions
         self.prefers_sessions = False
         """Whether the client opens a session at a server that also speaks a version without sessions."""
+        self._is_stateless = False
+        """Whether the server has shown that it speaks a stateless version, although no common one."""
 
     async def settle(self, probe_timeout: float | None) -> Settled:
         """Negotiate a version; raises `UnsupportedVersion` if both sides have none in common.
+
+        With a server that refuses to open a session, the client goes on without one, in a draft.
+        """
+        try:
+            return await self._settle(probe_timeout)
+        except (MethodNotFound, BadAnswer, Unreachable) as refusal:
+            return await self._go_on_bare(refusal)
+
+    async def _settle(self, probe_timeout: float | None) -> Settled:
+        """Negotiate a version of a server that says which it has.
 
         The client starts with the newest stateless version. If the server has not answered after
         `probe_timeout` seconds, the client tries to open a session at the same time.
@@ -115,12 +134,44 @@ class Negotiation:
             await self._line.send(ready)
         return dialect, welcome
 
+    async def _go_on_bare(self, refusal: MethodNotFound | BadAnswer | Unreachable) -> Settled:
+        """Speak a draft without a session; raises the refusal if there is no server that understands it."""
+        version = self._versions.bare if self._protocol is None else self._versions.find(self._protocol)
+        if version is None or version.advertised or self._is_stateless or not _refuses_sessions(refusal):
+            raise refusal
+        dialect = self._dialect(version).bare()
+        if self._protocol is None and not isinstance(refusal, MethodNotFound):
+            await self._find_server(dialect, refusal)
+        elif _has_closed(refusal):
+            await self._line.reconnect()
+        return dialect, Welcome((version.name,))
+
+    async def _find_server(self, dialect: ClientDialect, refusal: BadAnswer | Unreachable) -> None:
+        """Raise the refusal if no request is answered: the address may be wrong, or the command not a server.
+
+        A server of a draft need not list its tools. It answers a call of no tool at least with an error.
+        """
+        for request in (ListTools(), CallTool(name="")):
+            if _has_closed(refusal):
+                await self._line.reconnect()
+            try:
+                await self._line.exchange(dialect, request)
+            except (Unauthorized, Forbidden):
+                raise
+            except RequestError:
+                return
+            except (BadAnswer, Unreachable):
+                continue
+            return
+        raise refusal
+
     async def _newest(self) -> Settled:
         """Connect in the newest version that both sides speak."""
         newest = self._versions.newest(stateless=True)
         try:
             return await self._discover(newest)
         except UnsupportedVersion as error:
+            self._is_stateless = True
             common = self._versions.newest_of(supported_versions(error))
             if common is None or common is newest:
                 raise
@@ -131,6 +182,8 @@ class Negotiation:
             if comes_from_stateless_server(error):
                 raise
             refused = error
+        if _has_closed(refused):
+            await self._line.reconnect()
         try:
             return await self._initialize()
         except AntiphonError as error:
@@ -164,3 +217,14 @@ class Negotiation:
                 task.cancel()
             await asyncio.wait(tasks)
             raise
+
+
+def _has_closed(error: Exception) -> bool:
+    """Return whether the server closed the connection in place of an answer."""
+    return isinstance(error, Unreachable) and error.was_closed
+
+
+def _refuses_sessions(error: Exception) -> bool:
+    """Return whether a server that knows no sessions may answer `initialize` so."""
+    is_unknown = isinstance(error, BadAnswer) and error.status == 404
+    return is_unknown or isinstance(error, MethodNotFound) or _has_closed(error)

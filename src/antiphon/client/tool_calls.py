@@ -15,7 +15,7 @@ from antiphon.client.catalog_cache import CatalogCache
 from antiphon.client.connection import Callback, Connection, Sink
 from antiphon.client.input_rounds import responses
 from antiphon.client.streaming.segment_tracker import whole_outcome
-from antiphon.errors import HeaderMismatch, InvalidRequest, MethodNotFound
+from antiphon.errors import BadAnswer, HeaderMismatch, InvalidRequest, MethodNotFound, Unreachable
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.request import CallTool, RequestMeta, TaskParams
 from antiphon.model.segment import ResponseMode, StreamPart
@@ -127,8 +127,10 @@ class ToolCalls:
         if self._catalog.task_support(tool) is None:
             try:
                 await self._list_tools()
-            except MethodNotFound:  # a server without a list leaves it to the caller
-                return True
+            except (MethodNotFound, BadAnswer, Unreachable) as error:
+                if not (isinstance(error, MethodNotFound) or self._connection.dialect.is_bare):
+                    raise
+                return True  # a server without a list leaves it to the caller
         return self._catalog.task_support(tool) in ("optional", "required")
 
     @property

@@ -30,6 +30,9 @@ class ClientError(AntiphonError):
 class Unreachable(ClientError):
     """The client cannot connect to the server, or lost the connection before the response."""
 
+    was_closed = False
+    """Whether the server closed the connection, without an answer and of its own accord."""
+
 
 class ProcessEnded(Unreachable):
     """The process of the server has exited."""
@@ -38,6 +41,7 @@ class ProcessEnded(Unreachable):
         super().__init__(message)
         self.code = code
         """The exit code, or `None` if it is unknown."""
+        self.was_closed = code == 0
 
 
 class TimedOut(ClientError, TimeoutError):
@@ -61,3 +65,8 @@ class TaskLost(ClientError):
 
 class BadAnswer(ClientError):
     """The server sent something that is not valid MCP."""
+
+    def __init__(self, message: str = "", *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        """The HTTP status, if that is what was bad."""

@@ -87,6 +87,11 @@ class VersionTable:
         """Return the newest advertised version of that kind."""
         return next(row for row in self._rows if row.advertised and row.stateless == stateless)
 
+    @property
+    def bare(self) -> Version:
+        """The version of requests that name none and belong to no session."""
+        return next(row for row in self._rows if row.for_bare_requests)
+
     def newest_of(self, offered: Iterable[Any]) -> Version | None:
         """Return the newest offered version that a client can use; `None` if it can use none."""
         names = {name for name in offered if isinstance(name, str)}
@@ -141,7 +146,7 @@ class Dialects:
         self._stateless = {row.name: self._all[row.name] for row in rows if row.stateless}
         self._with_sessions = {row.name: self._all[row.name] for row in rows if not row.stateless}
         self._newest_with_sessions = self._all[versions.newest(stateless=False).name]
-        self._bare = next(self._all[row.name] for row in rows if row.for_bare_requests)
+        self._bare = self._all[versions.bare.name]
         self._fast_paths = {
             name.encode(): dialect.read_plain_call
             for name, dialect in self._all.items()

@@ -38,6 +38,7 @@ from antiphon.transport.client.authorization import (
 )
 from antiphon.transport.client.channel import Receiver
 from antiphon.transport.client.http_client import (
+    ConnectionClosed,
     HttpClient,
     HttpFailure,
     HttpResponse,
@@ -438,4 +439,8 @@ def _unreachable(peer: str, error: Exception) -> Unreachable:
             f"No secure connection to {peer}: {reason}. If the server has no certificate, its address begins "
             "with http://; if it has one of its own, pass tls=ssl.create_default_context(cafile=…)."
         )
-    return Unreachable(f"No connection to {peer}: {reason}. Is the server running, and is the address right?")
+    failure = Unreachable(
+        f"No connection to {peer}: {reason}. Is the server running, and is the address right?"
+    )
+    failure.was_closed = isinstance(error, ConnectionClosed)
+    return failure

@@ -22,7 +22,7 @@ from yarl import URL
 from antiphon.log_records import clean_records
 from antiphon.printable import printable, redacted_url
 from antiphon.transport.client import http_connecting as connecting
-from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
+from antiphon.transport.client.http_client import ConnectionClosed, HttpFailure, HttpResponse, InvalidUrl
 from antiphon.transport.client.http_proxies import environment_proxy
 
 __all__ = ["AiohttpClient"]
@@ -117,6 +117,8 @@ class AiohttpClient:
             raise InvalidUrl from None
         except aiohttp.ConnectionTimeoutError:
             raise HttpFailure(f"connecting took more than {self._connect_timeout:g} s") from None
+        except aiohttp.ServerDisconnectedError as error:
+            raise ConnectionClosed(_reason(error)) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise HttpFailure(_reason(error)) from None
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import ssl
 
 __all__ = [
+    "ConnectionClosed",
     "HttpClient",
     "HttpFailure",
     "HttpResponse",
@@ -29,6 +30,10 @@ __all__ = [
 
 class HttpFailure(Exception):
     """A request that got no whole response. Its text is the reason, without the URL."""
+
+
+class ConnectionClosed(HttpFailure):
+    """The server closed the connection before it sent anything of a response."""
 
 
 class InvalidUrl(HttpFailure):

@@ -13,10 +13,10 @@ from typing import cast
 import httptools
 
 from antiphon.printable import printable
-from antiphon.transport.client.http_client import HttpFailure
+from antiphon.transport.client.http_client import ConnectionClosed, HttpFailure
 from antiphon.transport.client.http_connecting import os_reason
 
-__all__ = ["Connection", "ConnectionClosed", "Response"]
+__all__ = ["Connection", "Response"]
 
 _MAX_FIELD_BYTES = 16 * 1024
 """How long the name and the value of a header may be."""
@@ -25,10 +25,6 @@ _MAX_HEAD_BYTES = 512 * 1024
 """How much may come without a byte of the body: headers with interim responses, trailers."""
 _MAX_BUFFERED_BYTES = 256 * 1024
 """How much of a body is kept before the connection waits for a reader, and how large a small request is."""
-
-
-class ConnectionClosed(HttpFailure):
-    """The server closed the connection before it sent anything of a response."""
 
 
 class Response:

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 import aiohappyeyeballs
 
 from antiphon.transport.client import http_connecting as connecting
-from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
-from antiphon.transport.client.http_connection import Connection, ConnectionClosed, Response
+from antiphon.transport.client.http_client import ConnectionClosed, HttpFailure, HttpResponse, InvalidUrl
+from antiphon.transport.client.http_connection import Connection, Response
 from antiphon.transport.client.http_proxies import environment_proxy
 from antiphon.version import VERSION
 

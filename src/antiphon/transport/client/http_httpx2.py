@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from antiphon.log_records import redact_urls
-from antiphon.transport.client.http_client import HttpFailure, HttpResponse, InvalidUrl
+from antiphon.transport.client.http_client import ConnectionClosed, HttpFailure, HttpResponse, InvalidUrl
 
 if TYPE_CHECKING:
     import httpx2
@@ -84,6 +84,8 @@ class Httpx2Client:
             return _Response(response, self._library)
         except self._library.InvalidURL:  # its message may quote a password
             raise InvalidUrl from None
+        except self._library.RemoteProtocolError as error:
+            raise ConnectionClosed(str(error) or type(error).__name__) from error
         except self._library.TransportError as error:
             raise HttpFailure(str(error) or type(error).__name__) from error
 

@@ -167,7 +167,8 @@ async def refusal(response: HttpResponse, url: str, *, in_session: bool) -> Clie
     if status >= 500:
         return Unreachable(f"{said}: the server, or a proxy in front of it, has failed.")
     return BadAnswer(
-        f"{said}: there seems to be no MCP server at this address. Most are at a path such as /mcp."
+        f"{said}: there seems to be no MCP server at this address. Most are at a path such as /mcp.",
+        status=status,
     )
 
 

@@ -191,7 +191,9 @@ class StdioChannel(LineChannel):
         remark = f" {stray}" if stray else ""
         code = child.transport.get_returncode()
         if code is None:
-            return Unreachable(f"{self.peer} has closed its output.{remark}")
+            closed = Unreachable(f"{self.peer} has closed its output.{remark}")
+            closed.was_closed = True
+            return closed
         how = f"was killed by signal {-code}" if code < 0 else f"has exited with code {code}"
         reason = "" if self._keeps_errors else ": its standard error says why"
         return ProcessEnded(f"{self.peer} {how}{reason}.{remark}", code)

@@ -6,9 +6,10 @@ is, and turns the response into a value. It knows no channel, and never waits.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import msgspec
 
@@ -148,6 +149,14 @@ class ClientDialect:
         self.client = client
         self.capabilities = capabilities
         self.headers: Mapping[str, str] = {"mcp-protocol-version": version}
+        self.is_bare = False
+        """Whether each request is on its own, although the version has sessions: the server opens none."""
+
+    def bare(self) -> Self:
+        """Return the dialect for a server that opens no session, and so never says what it can do."""
+        dialect = copy.copy(self)
+        dialect.is_bare = True
+        return dialect
 
     # Capabilities
 

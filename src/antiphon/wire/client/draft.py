@@ -1,7 +1,7 @@
 """The draft, as a client speaks it: 2025-11-25 with SEP-2322 and SEP-1905.
 
 Questions come as the result of a call, or of the request for a task's result. The client opens a session, in
-which it declares which questions it answers; a server takes bare requests too.
+which it declares which questions it answers, and goes on with bare requests if the server opens none.
 """
 
 from __future__ import annotations

@@ -38,6 +38,11 @@ from antiphon.wire.server.v2025_11_25 import V2025, WithoutTasks
 __all__ = ["ClientV2025", "ClientWithoutTasks"]
 
 _ANSWER_TASK = "tasks/input_response"
+_ASSUMED: Mapping[str, Any] = {
+    "tools": {},
+    "tasks": {"requests": {"tools": {"call": {}}}, "responses": {"modes": MODES}},
+}
+"""The capabilities of a server that does not say which it has: it may be asked for everything."""
 _ERROR_IN_A_RESULT = f"MCP error {MethodNotFound.code}: "
 
 
@@ -135,6 +140,8 @@ class ClientV2025(_WithSessions):
 
     def read_capabilities(self, fields: Mapping[str, Any]) -> ServerCapabilities:
         """Return the capabilities of the server; tasks and their response modes are in the core."""
+        if self.is_bare:
+            fields = _ASSUMED
         tasks: Any = fields
         for key in ("tasks", "requests", "tools", "call"):
             tasks = tasks.get(key) if isinstance(tasks, Mapping) else None

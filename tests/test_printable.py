@@ -10,10 +10,12 @@ import pytest
 
 from antiphon.printable import (
     MAX_LINE_CHARACTERS,
+    is_visible,
     is_web_url,
     printable,
     printable_json,
     printable_text,
+    printable_title,
     printable_url,
     redacted_url,
 )
@@ -41,6 +43,18 @@ def test_every_other_character_stays() -> None:
         character = chr(code)
         if character not in ours:
             assert printable(character) == character, unicodedata.name(character, hex(code))
+
+
+def test_a_title_has_nothing_that_shows_nothing_and_keeps_what_letters_are_made_with() -> None:
+    assert printable_title("p\u200bay\u2060\ufeff \u3164me\U000e0061\u00ad") == "pay me"
+    for text in ("نمی\u200cدانم", "👩\u200d💻", "☁\ufe0f", "größe"):
+        assert printable_title(text) == text
+
+
+def test_a_name_is_visible_if_no_character_of_it_can_be_left_out_unseen() -> None:
+    assert all(map(is_visible, ("delete", "größe", "a b", "☁", "删除", "notes://{day}")))
+    for character in (*FORBIDDEN, *"\u00ad\u200b\u200c\u200d\u2060\ufe0f\ufeff\u3164\U000e0061\U000e0101"):
+        assert not is_visible(f"de{character}lete"), hex(ord(character))
 
 
 def test_a_long_line_is_shortened() -> None:

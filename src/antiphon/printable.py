@@ -12,10 +12,12 @@ from urllib.parse import quote
 
 __all__ = [
     "MAX_LINE_CHARACTERS",
+    "is_visible",
     "is_web_url",
     "printable",
     "printable_json",
     "printable_text",
+    "printable_title",
     "printable_url",
     "redacted_url",
 ]
@@ -29,6 +31,13 @@ _BREAKS = re.compile(r"[\t-\r\x1c-\x1e\x85\u2028\u2029]+")
 _IN_A_LINE = re.compile(rf"[\x00-\x1f{_INVISIBLE}]")
 _IN_A_TEXT = re.compile(rf"[\x00-\x08\x0b-\x1f{_INVISIBLE}]")
 _IN_JSON = re.compile(rf"[{_INVISIBLE}]")
+# What Unicode calls default ignorable: it has no width, or is a filler that shows nothing.
+_JOINS = r"\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef"  # letters and pictures are made with these
+_NOTHING = (
+    r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufff8"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e00ff\U000e01f0-\U000e0fff"
+)
+_UNSEEN, _UNSEEN_IN_A_NAME = re.compile(f"[{_NOTHING}]"), re.compile(f"[{_NOTHING}{_JOINS}]")
 # A browser takes a backslash for a slash, so the host ends there.
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?P<authority>[^/?#\\]*)(?P<rest>.*)", re.DOTALL)
 _HOST = re.compile(r"(?P<host>\[[^\]]*\]|[^:\[\]]*)(?P<port>:[0-9]*)?")
@@ -44,6 +53,19 @@ def printable(text: str, limit: int = MAX_LINE_CHARACTERS) -> str:
     """
     text = text if len(text) <= limit else f"{text[: limit - 1]}…"
     return text if text.isprintable() else _IN_A_LINE.sub("", _BREAKS.sub(" ", text))
+
+
+def printable_title(text: str) -> str:
+    """Return a title as one line, like `printable`, and without characters that show nothing."""
+    return printable(text if text.isascii() else _UNSEEN.sub("", text))
+
+
+def is_visible(name: str) -> bool:
+    """Return whether a person sees every character of a name, so that two names never look the same for one.
+
+    Different letters may still look alike.
+    """
+    return printable(name, len(name)) == name and _UNSEEN_IN_A_NAME.search(name) is None
 
 
 def printable_text(text: str) -> str:

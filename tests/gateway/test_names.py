@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, RequestError, Server
+from antiphon import Client, Context, RequestError, Server
 from antiphon.errors import DefinitionError
 from antiphon.gateway import provider
+from antiphon.model.catalog import PromptArgument, PromptDefinition
+from antiphon.model.outcome import PromptResult
+from antiphon.runtime.authoring.foreign import ForeignPrompt
 from tests.support.polling import until
 from tests.support.serving import serving
 
@@ -227,30 +230,56 @@ async def test_two_servers_of_this_process_with_one_name_are_an_error_at_the_sta
             pass
 
 
-HOSTILE_NAMES = ["new\nline", "nul\0", "right\u202eleft", "bell\x07", "mark\u200f"]
+HOSTILE_NAMES = [
+    *("new\nline", "nul\0", "right\u202eleft", "bell\x07", "mark\u200f"),
+    *(
+        "zero\u200bwidth",
+        "joi\u200dner",
+        "soft\u00adhyphen",
+        "mark\ufeff",
+        "fil\u3164ler",
+        "tag\U000e0061",
+        "var\ufe0fy",
+    ),
+]
+HOSTILE_TITLE = "p\u200bay\u202e\nme\U000e0061\u2060"
 
 
 @pytest.mark.parametrize("protocol", ["2026-07-28", "2025-11-25"])
-async def test_names_that_control_a_terminal_or_reorder_text_are_left_out_with_one_line(
+async def test_names_that_nobody_can_read_are_left_out_with_one_line_and_titles_are_cleaned(
     protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     inner = Server("inner")
     for name in HOSTILE_NAMES:
         inner.add_tool(lambda: "hostile", name=name)
         inner.add_prompt(lambda: "hostile", name=name)
-    inner.add_tool(lambda: "fine", name="größe", title="pay\u202e\nme")
+        inner.resource(f"note://{name}", name="a note")(lambda: "hostile")
+        inner.resource(f"note://{name}/{{day}}", name="a note")(lambda day: "hostile")
+
+    async def fill(given: dict[str, str], ctx: Context) -> PromptResult:
+        raise AssertionError("it is not offered")
+
+    greet = PromptDefinition("greet", arguments=(PromptArgument("wh\u200bo"),))
+    inner.engine.registry.add_prompt(ForeignPrompt(greet, fill))
+    inner.add_tool(lambda: "fine", name="größe", title=HOSTILE_TITLE)
+    inner.resource("own://all", name=HOSTILE_TITLE, title=HOSTILE_TITLE)(lambda: "fine")
+    inner.resource("own://{day}", name=HOSTILE_TITLE, title=HOSTILE_TITLE)(lambda day: "fine")
+    inner.add_prompt(lambda: "fine", name="fine", title=HOSTILE_TITLE)
     async with serving(inner) as address:
         gateway = Server("gateway")
         gateway.mount("up", address.url, protocol=protocol)
         async with Client(gateway) as client:
-            (tool,) = await client.tools()
-            assert (tool.name, tool.title) == ("up_größe", "pay me")
-            assert await client.prompts() == []
+            (tool,), (prompt,) = await client.tools(), await client.prompts()
+            (resource,), (template,) = await client.resources(), await client.templates()
+            assert (tool.name, prompt.name) == ("up_größe", "up_fine")
+            assert {each.title for each in (tool, prompt, resource, template)} == {"pay me"}
+            assert {each.name for each in (resource, template)} == {"pay me"}
             assert (await client.call("up_größe")).text == "fine"
     lines = [each.getMessage() for each in caplog.records if each.name == provider.logger.name]
     left_out = [line for line in lines if "Left out" in line]
-    assert len(left_out) == 2  # one for the tools, and one for the prompts
-    assert all("'up' offers: 5 " in line and "'new line'" in line for line in left_out)
+    assert len(left_out) == 4  # one for each list
+    number = len(HOSTILE_NAMES)
+    assert all(f"offers: {number} " in line or f"offers: {number + 1} prompts" in line for line in left_out)
     assert all(line.isprintable() for line in left_out)
 
 

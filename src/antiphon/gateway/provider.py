@@ -28,6 +28,7 @@ from antiphon.model.catalog import (
     SCOPES_META_KEY,
     Definition,
     Kind,
+    PromptArgument,
     PromptDefinition,
     ResourceDefinition,
     TemplateDefinition,
@@ -45,7 +46,7 @@ from antiphon.model.request import (
     RequestMeta,
     TaskParams,
 )
-from antiphon.printable import printable
+from antiphon.printable import is_visible, printable, printable_title
 from antiphon.runtime.authoring.foreign import ForeignPrompt, ForeignResource, ForeignTool
 from antiphon.runtime.authoring.offer import read_offer
 from antiphon.runtime.authoring.options import TaskPolicy
@@ -485,8 +486,9 @@ class UpstreamProvider(Provider):
         name = _name_of(definition)
         if not name:
             raise DefinitionError("the name is empty")
-        if printable(name, len(name)) != name:
-            raise DefinitionError("the name has characters that control a terminal or reorder text")
+        arguments = definition.arguments or () if isinstance(definition, PromptDefinition) else ()
+        if not all(map(is_visible, (name, *(each.name for each in arguments)))):
+            raise DefinitionError("a name has invisible characters, or some that reorder text")
         shown = _cleaned(definition)
         if self._offer.guard is not None:  # another gateway may have started this one as a command
             shown = msgspec.structs.replace(shown, meta={**(shown.meta or {}), PROTECTED: True})
@@ -681,16 +683,24 @@ def _names_scheme(template: str) -> bool:
 
 
 def _cleaned(definition: Definition) -> Definition:
-    """Return a definition whose titles cannot reorder what a person reads."""
+    """Return a definition whose titles show all that they have, and cannot reorder what a person reads."""
     changes: dict[str, Any] = {}
     if definition.title is not None:
-        changes["title"] = printable(definition.title)
+        changes["title"] = printable_title(definition.title)
     if isinstance(definition, ResourceDefinition | TemplateDefinition):
-        changes["name"] = printable(definition.name)
+        changes["name"] = printable_title(definition.name)
+    if isinstance(definition, PromptDefinition) and definition.arguments is not None:
+        changes["arguments"] = tuple(map(_cleaned_argument, definition.arguments))
     hints = definition.annotations if isinstance(definition, ToolDefinition) else None
     if hints is not None and hints.title is not None:
-        changes["annotations"] = msgspec.structs.replace(hints, title=printable(hints.title))
+        changes["annotations"] = msgspec.structs.replace(hints, title=printable_title(hints.title))
     return msgspec.structs.replace(definition, **changes) if changes else definition
+
+
+def _cleaned_argument(argument: PromptArgument) -> PromptArgument:
+    if argument.title is None:
+        return argument
+    return msgspec.structs.replace(argument, title=printable_title(argument.title))
 
 
 def _headers(tool: Tool) -> Any:

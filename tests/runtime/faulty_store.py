@@ -97,25 +97,31 @@ async def queued_task(
     *,
     id: int | None = None,
     lost: int = 0,
+    group: int = 0,
     **more: Any,
 ) -> str:
-    """Create a task that no worker holds, after so many workers have claimed it and died; return its id."""
+    """Create a task that no worker holds, after so many workers have claimed it and died; return its id.
+
+    `group` is how many tasks that had lost a worker ran in the last of them.
+    """
     at = now_ms()
     task = Task(id=f"{tool}_{at if id is None else id}", tool=tool, created=at, updated=at)
     principal = {"id": ""}
     created = {"v": 1, "task": head_of(task), "arguments": arguments or {}, "principal": principal, **more}
     record = Record(task.id, "", tool, "ready", 0, at, at, None, head_of(task))
     await store.create(record, [("created", created)])
-    await lose(store, task.id, lost)
+    await lose(store, task.id, lost, group)
     return task.id
 
 
-async def lose(store: Any, id: str, times: int = 1) -> None:
+async def lose(store: Any, id: str, times: int = 1, group: int = 0) -> None:
     """Claim a task and begin to run it, as workers that die at once do, so many times."""
     for earlier in range(times):
         claims = {claim.record.id: claim for claim in await store.claim("dead", lease=0.0, limit=100)}
         if earlier:
             record, data = claims[id].record, {"attempt": earlier, "by": claims[id].token}
+            if group:
+                data["group"] = group
             await store.append(
                 record.id, [("recorded", data)], expect=record.version, phase="ready", head=record.head
             )

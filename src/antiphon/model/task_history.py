@@ -31,7 +31,8 @@ class TaskHistory:
     worker names its claim (`by`, the token). A run ends in order with a question, with the end of the task,
     or with an entry that has `released`, or is released without an entry: then the next entry has the number
     of such claims. An entry with `attempt` notes a loss that was counted. Progress (a step, segments, an
-    answer) starts the count again.
+    answer) starts the count again. With `group`, an entry says how many tasks that had lost a worker ran in
+    the process of the run, at most; with `most`, how many may from then on.
 
     A worker that lives on may report that it has lost a claim in an outage: that was no lost run. Versions
     without such reports read the entry (`survived`) as the release of that claim, with the count after it.
@@ -45,10 +46,12 @@ class TaskHistory:
         "_reports",
         "answered_in",
         "created",
+        "group",
         "journal",
         "last",
         "last_at",
         "mismatches",
+        "most",
         "noted_attempts",
         "quiet_releases",
         "refusals",
@@ -82,6 +85,10 @@ class TaskHistory:
         """How many of the noted attempts failed before the function ran."""
         self.quiet_releases = 0
         """How many claims were released without an entry since the last entry of a worker."""
+        self.group = 0
+        """How many tasks that had lost a worker ran in the process of the last run; 0 if nobody knows."""
+        self.most = 0
+        """How many such tasks may run in the process of the next run; 0 for any number."""
         self._lost = 0
         self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
         self._in_order = True  # whether the last entry queued the task in order
@@ -187,6 +194,7 @@ class TaskHistory:
                 self._losses.append((self._claim + 1, by - 1))
             self._lost = lost
         self._claim, self.quiet_releases = None if by is None else by - 1, 0
+        self.group, self.most = data.get("group", self.group), data.get("most", self.most)
         if "attempt" in data:
             # The writer has counted what the log said when it got its claim.
             missed = sum(number > data.get("seen", self.version) for number in self._reports)
@@ -212,7 +220,7 @@ class TaskHistory:
 
     def _forget_losses(self) -> None:
         """Start the count again: the task has made progress."""
-        self._lost = self.noted_attempts = self.refusals = 0
+        self._lost = self.noted_attempts = self.refusals = self.group = self.most = 0
         self._losses, self._reports = [], []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -18,6 +19,7 @@ from antiphon.model.identity import ANONYMOUS
 from antiphon.runtime.tasks import lease_thread, worker
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.lease_thread import Outages
+from antiphon.runtime.tasks.records import task_of
 from antiphon.store import open_store
 from tests.runtime.faulty_store import (
     FaultyStore,
@@ -46,20 +48,21 @@ class Clock:
 class CutStore:
     """A store that one process does not reach while it is cut off. Its thread for leases does not either."""
 
-    def __init__(self, url: str) -> None:
-        self._store: Any = open_store(url)
+    def __init__(self, store: Any) -> None:
+        self._store = store
         self.is_cut = False
         self.unwritable = ""
         """The id of a task that cannot be written."""
-        self.refused = 0
-        """How often it was not written."""
+        self.refused: Counter[str] = Counter()
+        """How often each method was cut off, and how often the task was not written (`damaged`)."""
 
-    def _checked(self, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _checked(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def checked(*args: Any, **kwargs: Any) -> Any:
             if call.__name__ == "append" and args[0] == self.unwritable and not self.is_cut:
-                self.refused += 1
+                self.refused["damaged"] += 1
                 raise StoreUnavailable("The row of this task is damaged.")
             if self.is_cut:
+                self.refused[name] += 1
                 raise StoreUnavailable("The test has cut this process off.")
             return call(*args, **kwargs)
 
@@ -67,12 +70,13 @@ class CutStore:
 
     def lease_keeper(self) -> Any:
         keeper = self._store.lease_keeper()
-        keeper.renew = self._checked(keeper.renew)
+        if keeper is not None:
+            keeper.renew = self._checked("renew", keeper.renew)
         return keeper
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._store, name)
-        return self._checked(found) if asyncio.iscoroutinefunction(found) else found
+        return self._checked(name, found) if asyncio.iscoroutinefunction(found) else found
 
 
 class Fleet:
@@ -82,7 +86,7 @@ class Fleet:
         url = f"sqlite:///{directory}/tasks.db"
         self.gate = asyncio.Event()
         self.runs: list[int] = []
-        self.stores = [CutStore(url) for _ in range(size)]
+        self.stores = [CutStore(open_store(url)) for _ in range(size)]
         self.servers = [self._server(number, limits) for number in range(size)]
 
     def _server(self, number: int, limits: Limits) -> Server:
@@ -214,7 +218,100 @@ async def test_a_process_that_was_stopped_is_told_from_one_that_was_busy(
     assert outages.explain(claimed) is is_outage
 
 
-async def test_no_task_waits_because_another_was_lost_twice() -> None:
+class Surviving:
+    """Two processes on a store with a clock. The first runs a task, and is cut off until the task is lost."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock, self.gate, self.runs = Clock(), asyncio.Event(), list[str]()
+        self.resumes = options.get("resume", True)
+        self.memory: Any = FaultyStore(self.clock)
+        self.cut = CutStore(self.memory)
+        self.first, self.second = (
+            self._process("first", self.cut, options),
+            self._process("second", self.memory, options),
+        )
+
+    def _process(self, name: str, store: Any, options: dict[str, Any]) -> Server:
+        server = Server("tests", store=store, limits=SHORT)
+
+        @server.tool(task="optional", **options)
+        async def long() -> str:
+            self.runs.append(name)
+            await self.gate.wait()
+            return name
+
+        return server
+
+    async def lose(self, stack: AsyncExitStack) -> str:
+        """Let the first process lose its task, and the second one find it."""
+        await self.memory.open()
+        await stack.enter_async_context(self.first.running())
+        id = await queued_task(self.memory, "long", resume=self.resumes)
+        await until(lambda: self.runs == ["first"])
+        self.cut.is_cut = True
+        await until(lambda: self.cut.refused["renew"])
+        await stack.enter_async_context(self.second.running())
+        self.clock.now += SHORT.lease_seconds + 0.1
+        await until(lambda: self.memory.calls["release"] == 1)
+        return id
+
+
+async def test_a_task_without_another_attempt_runs_again_if_its_worker_reports_an_outage() -> None:
+    surviving = Surviving(max_attempts=1)
+    async with AsyncExitStack() as stack:
+        id = await surviving.lose(stack)
+        surviving.cut.is_cut = False
+        await eventually(surviving.memory, id, 1)
+        surviving.gate.set()
+        surviving.clock.now += 2 * SHORT.lease_seconds + 0.1
+        assert (await end_of(surviving.memory, id)).state == "done"
+
+
+@pytest.mark.parametrize("options", [{"max_attempts": 1}, {"resume": False}], ids=["one attempt", "resume"])
+async def test_a_task_without_another_attempt_fails_if_nobody_reports_an_outage_for_two_leases(
+    options: dict[str, Any],
+) -> None:
+    surviving = Surviving(**options)
+    async with AsyncExitStack() as stack:
+        id = await surviving.lose(stack)
+        assert not task_of(await surviving.memory.get(id)).has_ended
+        surviving.clock.now += 2 * SHORT.lease_seconds + 0.1
+        task = await end_of(surviving.memory, id)
+        surviving.cut.is_cut = False  # only now, so that it could report nothing
+    assert task.fault is not None
+    assert "was lost" in task.fault.message
+    assert surviving.runs == ["first"]
+
+
+async def test_a_function_that_must_not_run_again_does_not_whoever_lives() -> None:
+    surviving = Surviving(resume=False)
+    async with AsyncExitStack() as stack:
+        id = await surviving.lose(stack)
+        surviving.cut.is_cut = False
+        renewals = surviving.memory.calls["renew"]
+        await until(lambda: not surviving.first.engine.tasks.running)
+        surviving.clock.now += 2 * SHORT.lease_seconds + 0.1
+        task = await end_of(surviving.memory, id)
+        assert surviving.memory.calls["renew"] > renewals
+    assert task.fault is not None
+    assert surviving.runs == ["first"]
+
+
+async def test_a_function_that_must_not_run_again_fails_at_once_after_its_worker_was_stopped() -> None:
+    surviving = Surviving(resume=False)
+    await surviving.memory.open()
+    async with surviving.first.running():
+        id = await queued_task(surviving.memory, "long", resume=False)
+        await until(lambda: surviving.runs == ["first"])
+    await surviving.memory.open()
+    async with surviving.second.running():
+        task = await end_of(surviving.memory, id)
+    assert task.fault is not None
+    assert "its worker was lost, and its tool has resume=False" in task.fault.message
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+async def test_no_task_waits_because_others_were_lost(lost: int) -> None:
     clock, count = Clock(), 12
     store: Any = FaultyStore(clock)
     await store.open()
@@ -226,10 +323,12 @@ async def test_no_task_waits_because_another_was_lost_twice() -> None:
         await gate.wait()
         return number
 
-    ids = [await queued_task(store, "long", {"number": number}, id=number, lost=2) for number in range(count)]
+    ids = [
+        await queued_task(store, "long", {"number": number}, id=number, lost=lost) for number in range(count)
+    ]
     async with server.running():
         await until(lambda: store.calls["release"] >= count)
-        clock.now += 1.1  # the delay of the second lost worker, and no more
+        clock.now += 2.0 ** (lost - 2) + 0.1  # the delay after so many lost workers, and no more
         await until(lambda: len(started) == count)
         gate.set()
         assert {(await end_of(store, id)).state for id in ids} == {"done"}
@@ -252,7 +351,7 @@ async def test_a_suspect_runs_in_another_process_while_one_runs_here() -> None:
 
         return server
 
-    ids = [await queued_task(store, "long", id=number, lost=3) for number in range(2)]
+    ids = [await queued_task(store, "long", id=number, lost=3, group=2) for number in range(2)]
     async with process("first").running():
         await until(lambda: store.calls["release"] >= 2)
         clock.now += 2.1  # the delay of the third lost worker
@@ -331,7 +430,7 @@ async def test_a_report_that_cannot_be_written_delays_one_claim_and_not_each_of_
             while not await thief.claim("thief", lease=600.0, limit=1):
                 await ready.wait(0.1)
         store.unwritable, store.is_cut = id, False
-        await until(lambda: store.refused > 0)
+        await until(lambda: store.refused["damaged"] > 0)
         for number in range(4):
             await end_of(thief, await queued_task(thief, "quick", id=number))
         assert len(waits) <= 1

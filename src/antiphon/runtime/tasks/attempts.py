@@ -6,22 +6,25 @@ or if the worker could not begin. The worker runs the task or ends it, as this m
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 import random
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from antiphon.errors import InternalError, ReplayMismatch, StoreError, StoreUnavailable
 from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.authoring.tool import Tool
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
-from antiphon.runtime.tasks.clocks import lease_clock
 
 __all__ = [
-    "SuspectSlot",
+    "SuspectGroup",
     "beginning",
     "check_arguments",
     "check_attempts",
     "fail_attempt",
+    "note_group",
     "release_mismatched",
 ]
 
@@ -43,53 +46,72 @@ A worker of the right version may be idle beside it, so the first delays are sho
 """
 _LONGEST_MISMATCH_SECONDS = 60.0
 """How long a task waits at most for a worker of the right version."""
+_LOST_EACH_TIME = "each time, its worker was lost while it ran the task."
 _MISMATCH_MESSAGE = "The task waits for a server of the version that began it."
 _SUSPECT_LOST_RUNS = 3
 """After how many lost workers a task is suspected to be the reason.
 
 Or after fewer, if it has fewer attempts. Not after two: a rollout that goes wrong, or a machine that is
-killed twice, would make suspects of every long task, and a fleet would run them one at a time.
+killed twice, would make suspects of every long task.
 """
 _FIRST_SUSPECT_SECONDS = 0.25
-"""How long a suspect waits if another one runs in the process that has claimed it."""
+"""How long a suspect waits if the process that has claimed it has no room for it."""
 _LONGEST_SUSPECT_SECONDS = 5.0
 """How long it waits at most."""
 _SUSPECT_CLAIMS_PER_SECOND = 50
 """How many suspects a process may claim in vain in a second."""
-_SUSPECT_SECONDS = 30.0
-"""How long a suspect has to run before it is trusted again."""
+_NOTE_SECONDS = 1.0
+"""How long a task that was lost waits until the logs of those beside it say that it begins."""
+_REPORT_LEASES = 2.0
+"""How many leases a task waits before it is given up: a worker that lives may report that it lost the task in
+an outage."""
 
 
-class SuspectSlot:
+class SuspectGroup:
     """Keeps suspects apart in one process: tasks during which the worker was lost again and again.
 
     A task that kills its process also takes down the tasks that run beside it. All of them are suspects in
-    the end. Because only one suspect runs at a time in a process, the healthy ones end, and only the deadly
-    one is given up.
+    the end, and may run in smaller and smaller groups: half as many after each lost worker. So the deadly one
+    is soon alone, and only then it is given up. Owns who of the tasks that have lost a worker runs here. The
+    log of each of them says how many there were beside it at most.
     """
 
     def __init__(self) -> None:
-        self._held_by: ClaimedTask | None = None
-        self._since = 0.0
+        self._members: dict[ClaimedTask, bool] = {}  # with whether it is a suspect
         self._refused = 0
 
-    @staticmethod
-    def is_suspect(claimed: ClaimedTask, tool: Tool) -> bool:
-        """Return whether so many workers were lost during a task that it may be the reason."""
-        most = max(min(_SUSPECT_LOST_RUNS, tool.max_attempts - 1), 1)
-        return claimed.failed_attempts - claimed.refusals >= most
+    def admit(self, found: Sequence[tuple[ClaimedTask, Tool]]) -> Collection[ClaimedTask]:
+        """Return which of these tasks may run now, and add them to the group; each has lost a worker.
 
-    def take(self, claimed: ClaimedTask) -> bool:
-        """Return whether a suspect may run now. Give one that may not back to the store."""
-        if self._held_by is not None and lease_clock() - self._since < _SUSPECT_SECONDS:
-            return False
-        self._held_by, self._since, self._refused = claimed, lease_clock(), 0
-        return True
+        Nobody waits for a suspect who is none. Of the suspects, those that may have most beside them come
+        first, so that as many as possible run.
+        """
+        self._members = {member: suspect for member, suspect in self._members.items() if _lost(member)}
+        admitted: list[ClaimedTask] = []
+        suspects = {claimed: _is_suspect(claimed, tool) for claimed, tool in found}
+        for claimed in sorted(suspects, key=lambda claimed: (suspects[claimed], -_most(claimed))):
+            bounds = [_most(member) for member, suspect in self._members.items() if suspect]
+            if not suspects[claimed] or len(self._members) < min(_most(claimed), *bounds, math.inf):
+                self._members[claimed] = suspects[claimed]
+                admitted.append(claimed)
+                self._refused = 0
+        for claimed in admitted:
+            claimed.group = len(self._members)
+        return admitted
+
+    def outgrown(self) -> Sequence[ClaimedTask]:
+        """Return the tasks whose logs say too little about who runs beside them, and count anew.
+
+        With room for as many again, so that the logs do not grow with each task that begins.
+        """
+        found = [member for member in self._members if member.group < len(self._members)]
+        for member in found:
+            member.group = max(2 * member.group, len(self._members))
+        return found
 
     def leave(self, claimed: ClaimedTask) -> None:
         """Note that a task runs no more."""
-        if self._held_by is claimed:
-            self._held_by = None
+        self._members.pop(claimed, None)
 
     def refusal_delay(self) -> float:
         """Return how long a suspect waits that may not run here: another process may have room for it.
@@ -103,35 +125,77 @@ class SuspectSlot:
         return delay * random.uniform(0.5, 1.5)  # nosec B311 # jitter: each worker has its turn
 
 
+async def note_group(members: Sequence[ClaimedTask]) -> None:
+    """Write into the logs of running tasks how many others that have lost a worker run beside them now."""
+    if members:
+        writing = [asyncio.create_task(_note_group(member)) for member in members]
+        await asyncio.wait(writing, timeout=_NOTE_SECONDS)
+
+
+async def _note_group(member: ClaimedTask) -> None:
+    try:
+        data = {"attempt": member.failed_attempts, "refused": member.refusals, "group": member.group}
+        await member.write("recorded", data)
+    except StoreError as error:  # the run learns of it too
+        logger.debug("Cannot note who runs beside task %s: %s", member.task.id, error)
+
+
+def _lost(claimed: ClaimedTask) -> int:
+    """Return how many workers were lost during a task since it last made progress."""
+    return claimed.failed_attempts - claimed.refusals
+
+
+def _most(claimed: ClaimedTask) -> float:
+    """Return how many tasks that have lost a worker may run in the process of this one, with it."""
+    return claimed.most or math.inf
+
+
+def _is_suspect(claimed: ClaimedTask, tool: Tool) -> bool:
+    """Return whether so many workers were lost during a task that it may be the reason."""
+    return _lost(claimed) >= max(min(_SUSPECT_LOST_RUNS, tool.max_attempts - 1), 1)
+
+
 async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> bool | InternalError:
     """Count the runs that were lost before this claim; return whether to run the task now.
 
     Releases the task with a delay if it is to run later. Returns the error to end the task with if no attempt
-    is left. Raises `StoreError`.
+    is left, and nobody has reported for some time that the last one was lost in an outage. Raises
+    `StoreError`.
     """
     lost = history.lost_runs(claimed.token)
     failed = lost + history.refusals
-    claimed.failed_attempts, claimed.refusals = failed, history.refusals
-    if lost and not _resumes(claimed, tool):
-        option = "resume" if tool.function.replays else "replay"
-        return InternalError(
-            f"The task is not run again: its worker was lost, and its tool has {option}=False."
+    claimed.failed_attempts, claimed.refusals, claimed.most = failed, history.refusals, history.most
+    is_new = failed > history.noted_attempts
+    if is_new and history.group:
+        claimed.most = max(history.group // 2, 1)
+    must_end = bool(lost) and not _resumes(claimed, tool)
+    # One that died beside others may not be the reason. It runs once more, beside fewer.
+    if must_end or (failed >= tool.max_attempts and history.group <= 1):
+        if not is_new:
+            return _not_run_again(tool) if must_end else _given_up(failed, _LOST_EACH_TIME)
+        delay = _REPORT_LEASES * claimed.lease
+        logger.warning(
+            "The worker of task %s was lost while it ran. The task is given up in %g s, unless the worker "
+            "lives and reports an outage.",
+            claimed.task.id,
+            delay,
         )
-    if failed >= tool.max_attempts:
-        return _given_up(failed, "each time, its worker was lost while it ran the task.")
-    if failed <= history.noted_attempts:
+        message = "The worker was lost while it ran the task. No attempt is left."
+        await claimed.release(delay=delay, attempt=failed, message=message)
+        return False
+    if not is_new:
         return True
     delay = _delay(failed - 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
     logger.warning(
-        "The worker of task %s was lost while it ran. Attempt %d of %d follows in %g s.",
+        "The worker of task %s was lost while it ran. %s in %g s.",
         claimed.task.id,
-        failed + 1,
-        tool.max_attempts,
+        _next_attempt(failed, tool),
         delay,
     )
     if not delay:
         return True
-    await claimed.release(delay=delay, attempt=failed, message=_next_attempt(failed, tool))
+    noted = {"most": claimed.most} if claimed.most else {}
+    await claimed.release(delay=delay, attempt=failed, message=_lost_message(failed, tool), **noted)
     return False
 
 
@@ -147,8 +211,10 @@ def beginning(claimed: ClaimedTask, history: TaskHistory, tool: Tool) -> dict[st
     if not failed and (claimed.token == 1 or history.names_claims):
         return None
     data: dict[str, Any] = {"attempt": failed, "refused": claimed.refusals}
+    if claimed.most:
+        data["most"] = claimed.most
     if failed > history.noted_attempts:
-        data["message"] = _next_attempt(failed, tool)
+        data["message"] = _lost_message(failed, tool)
     return data
 
 
@@ -230,7 +296,18 @@ def _delay(count: int, first: float, longest: float) -> float:
 
 
 def _next_attempt(failed: int, tool: Tool) -> str:
-    return f"The worker was lost while it ran the task. Attempt {failed + 1} of {tool.max_attempts} follows."
+    if failed < tool.max_attempts:
+        return f"Attempt {failed + 1} of {tool.max_attempts} follows"
+    return "Others that may be the reason ran beside it, so another attempt follows"
+
+
+def _lost_message(failed: int, tool: Tool) -> str:
+    return f"The worker was lost while it ran the task. {_next_attempt(failed, tool)}."
+
+
+def _not_run_again(tool: Tool) -> InternalError:
+    option = "resume" if tool.function.replays else "replay"
+    return InternalError(f"The task is not run again: its worker was lost, and its tool has {option}=False.")
 
 
 def _given_up(failed: int, reason: str) -> InternalError:

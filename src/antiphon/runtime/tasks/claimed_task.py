@@ -64,7 +64,6 @@ class ClaimedTask:
 
     __slots__ = (
         "_claimed_at",
-        "_lease",
         "_lock",
         "_progress",
         "_segment_entries",
@@ -75,6 +74,8 @@ class ClaimedTask:
         "created",
         "failed_attempts",
         "good_until",
+        "group",
+        "has_begun",
         "has_parked",
         "held",
         "is_ending",
@@ -82,7 +83,9 @@ class ClaimedTask:
         "is_reported",
         "journal",
         "last_entry_at",
+        "lease",
         "mismatches",
+        "most",
         "owner",
         "quiet_releases",
         "reclaims",
@@ -130,9 +133,12 @@ class ClaimedTask:
         """The length of the log when the task was claimed: what is counted in `failed_attempts`."""
         self.is_reported = False
         """Whether this process reports that it has lost the task in an outage."""
-        self._lease = lease
+        self.lease = lease
+        """How long a lease lasts, in seconds."""
         self.good_until = since + lease
         """Until when no other worker can have claimed the task, by `lease_clock`."""
+        self.has_begun = True
+        """Whether the function has begun in this run."""
         self.has_parked = False
         """Whether the run has ended because the task waits for something."""
         self.held: HeldTask | None = None
@@ -151,6 +157,10 @@ class ClaimedTask:
         """How often a worker of another version has given the task back since it last made progress."""
         self.refusals = 0
         """How many of these attempts failed before the function ran."""
+        self.most = 0
+        """How many tasks that have lost a worker may run in this process, with this one; 0 for any number."""
+        self.group = 0
+        """How many such tasks the log says that run in this process, at most."""
         self.quiet_releases = 0
         self.requeues = False  # whether a release puts the task behind the others of its principal
         """How many claims were released without an entry since the last entry of a worker."""
@@ -176,7 +186,7 @@ class ClaimedTask:
     @property
     def renewed_at(self) -> float:
         """When the last request was sent that renewed the lease, by `lease_clock`."""
-        return self.good_until - self._lease
+        return self.good_until - self.lease
 
     @property
     def resumes(self) -> bool:
@@ -205,7 +215,7 @@ class ClaimedTask:
 
     def extend(self, since: float) -> None:
         """Extend the lease: it was renewed by a request that was sent at `since`. Safe in any thread."""
-        self.good_until = max(self.good_until, since + self._lease)
+        self.good_until = max(self.good_until, since + self.lease)
 
     def stop(self, reason: StoreError) -> None:
         """Let the run begin nothing more, and write nothing more. The first reason counts."""
@@ -238,7 +248,7 @@ class ClaimedTask:
             return record.version <= self._version + 1
         try:
             # So that no other worker claims it from now on. A task that was cancelled does not count as held.
-            await self.store.renew([self.claim], lease=self._lease)
+            await self.store.renew([self.claim], lease=self.lease)
             await self.store.append(
                 record.id, [], expect=record.version, phase="ready", head=record.head, token=self.token
             )
@@ -412,7 +422,8 @@ class ClaimedTask:
         is_quiet = delay > 0 and (not data or data.get("mismatches", 0) > _MAX_NOTED_MISMATCHES)
         async with self._lock:
             await self._append_release(None if is_quiet else self._signed({**data, "released": True}))
-        await self.abandon(delay=delay)
+        self.stop(LeaseLost(f"Cannot write to task {self.task.id}: this worker has released it."))
+        await self.store.release(self.task.id, self.token, delay=delay, requeue=self.requeues)
 
     def _signed(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return the data of an entry with the claim that it belongs to."""
@@ -439,11 +450,6 @@ class ClaimedTask:
                 except StoreUnavailable as error:
                     await backoff.wait(error)
 
-    async def abandon(self, *, delay: float = 0.0) -> None:
-        """Release the claim without an entry: the run counts as lost. Raises `StoreError`."""
-        self.stop(LeaseLost(f"Cannot write to task {self.task.id}: this worker has released it."))
-        await self.store.release(self.task.id, self.token, delay=delay, requeue=self.requeues)
-
     async def _append_release(self, data: dict[str, Any] | None) -> None:
         """Append the entry of a release, or count it in the record if there is no data.
 
@@ -466,7 +472,7 @@ class ClaimedTask:
         while self.stopped is None:
             since = lease_clock()
             try:
-                held = await self.store.renew([self.claim], lease=self._lease)
+                held = await self.store.renew([self.claim], lease=self.lease)
             except StoreUnavailable as error:
                 try:
                     await backoff.wait(error)

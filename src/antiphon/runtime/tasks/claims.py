@@ -80,6 +80,7 @@ def claimed_task(
         last_entry_at=history.last_at,
     )
     claimed.mismatches, claimed.quiet_releases = history.mismatches, history.quiet_releases
+    claimed.has_begun = False
     claimed.answered_in = history.answered_in
     reported = claim.record.head.get("progress")
     if reported is not None and reported["progress"] > claimed.journal.progress:
@@ -121,7 +122,7 @@ async def release(claimed: ClaimedTask, *, delay: float = 0.0, began: bool = Fal
     """
     try:
         if began and not claimed.resumes:
-            await claimed.abandon()
+            await claimed.release(attempt=claimed.failed_attempts + 1)
         else:
             await claimed.release(delay=delay)
     except AntiphonError as error:

@@ -34,11 +34,12 @@ from antiphon.runtime.execution.invoke import Environment
 from antiphon.runtime.limits import Limits
 from antiphon.runtime.observability.rate_limited_log import RateLimitedLog
 from antiphon.runtime.tasks.attempts import (
-    SuspectSlot,
+    SuspectGroup,
     beginning,
     check_arguments,
     check_attempts,
     fail_attempt,
+    note_group,
     release_mismatched,
 )
 from antiphon.runtime.tasks.capacity import Capacity
@@ -133,8 +134,8 @@ class Worker:
         self._capacity = Capacity(limits, find_tool, self._running)
         self._log = RateLimitedLog()
         self._finished = FinishedTasks()
-        self._suspects = SuspectSlot()
-        self._suspected: list[tuple[ClaimedTask, Tool, dict[str, Any] | None]] = []
+        self._suspects = SuspectGroup()
+        self._lost: list[tuple[ClaimedTask, Tool, dict[str, Any]]] = []  # claimed, and not running yet
         self._outages = Outages(limits.lease_seconds / _RENEWALS_PER_LEASE)
         self._unended = frozenset[str]()
         """The tasks whose time is over and that cannot be written, as they were logged."""
@@ -322,10 +323,23 @@ class Worker:
             self._vain_reports = pending
             # Concurrently, so that the store can read their logs in one batch.
             await asyncio.gather(*(self._try_resume(claim, since) for claim in claims))
-        while self._suspected:  # after the others of the batch were started or given back
-            claimed, tool, noted = self._suspected.pop()
-            await release(claimed) if self._draining else self.run(claimed, tool, noted=noted)
+            await self._run_lost()  # after the others of the batch were started or given back
         return bool(claims)
+
+    async def _run_lost(self) -> None:
+        """Run the claimed tasks that have lost a worker, and give those back that have to be kept apart."""
+        lost, self._lost = self._lost, []
+        admitted = () if self._draining else self._suspects.admit([(each[0], each[1]) for each in lost])
+        await note_group(self._suspects.outgrown())
+        releasing = []
+        for claimed, tool, noted in lost:
+            if self._draining:
+                releasing.append(release(claimed))
+            elif claimed in admitted:
+                self.run(claimed, tool, noted={**noted, "group": claimed.group})
+            else:
+                releasing.append(release(claimed, delay=self._suspects.refusal_delay()))
+        await asyncio.gather(*releasing)
 
     async def _try_resume(self, claim: Claim, since: float) -> None:
         """Resume a claimed task; log a failure, so that the other tasks of the batch are resumed."""
@@ -399,13 +413,12 @@ class Worker:
             self.adopt(claimed, asyncio.create_task(self._end(claimed, outcome)))
         elif outcome and self._draining:
             await release(claimed)
-        elif outcome and SuspectSlot.is_suspect(claimed, tool):
-            if self._suspects.take(claimed):
-                self._suspected.append((claimed, tool, beginning(claimed, history, tool)))
-            else:
-                await release(claimed, delay=self._suspects.refusal_delay())
         elif outcome:
-            self.run(claimed, tool, noted=beginning(claimed, history, tool))
+            noted = beginning(claimed, history, tool)
+            if noted is not None and claimed.failed_attempts > claimed.refusals:
+                self._lost.append((claimed, tool, noted))
+            else:
+                self.run(claimed, tool, noted=noted)
 
     async def _has_space(self, record: Record) -> bool:
         """Return whether a task may write more. One that was cancelled may: its function cleans up."""
@@ -465,6 +478,8 @@ class Worker:
     def _report_outage(self, claimed: ClaimedTask) -> None:
         """Report in the background that a task was lost in an outage, and not because its worker died."""
         if claimed.is_reported or claimed.unwinds or not self._outages.explain(claimed):
+            return
+        if claimed.has_begun and not claimed.resumes:  # it must not run again, whoever lives
             return
         claimed.is_reported = True
         reporting = asyncio.create_task(self._report(claimed))
@@ -596,6 +611,7 @@ class Worker:
             await claimed.write("recorded", noted)
         if (confirming := claimed.confirm()) is not None:
             await confirming
+        claimed.has_begun = True
         if tool.function.replays:
             return await run_with_timeout(tool, call_of(claimed), self._environment)
         held = HeldTask(claimed, HeldTaskWork.here(), held_bounds(self._environment))

@@ -106,6 +106,31 @@ async def test_a_header_for_an_argument_that_is_not_there_is_refused(
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+async def test_a_header_for_an_argument_that_no_tool_declares_says_nothing_and_is_ignored(
+    served: Address, dialect: str
+) -> None:
+    client = await speaker(dialect, served.port)
+    routed = {"name": "routed", "arguments": {"region": "eu"}}
+    for call, more in ((CALL, {"mcp-param-region": "eu"}), (routed, {"mcp-param-region": "eu"})):
+        for given in ("eu", "", "=?base64?!?="):
+            headers = {**more, "mcp-param-other": given}
+            assert not refused(await client.ask("tools/call", call, headers=headers))
+
+
+@pytest.mark.parametrize("name", ["mcp-method", "mcp-name"])
+async def test_a_request_without_a_message_has_no_method_and_no_name_in_a_header(
+    served: Address, name: str
+) -> None:
+    session = Session(served.port)
+    await session.open()
+    for method in ("GET", "DELETE"):
+        for given in ("ping", ""):
+            headers = {**session.headers, "accept": "text/event-stream", name: given}
+            assert refused(await http.request(served.port, method, headers)), (method, given)
+    assert (await session.end()).status == 204
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
 async def test_a_header_for_an_argument_is_compared_in_every_version_and_required_in_the_last(
     served: Address, dialect: str
 ) -> None:

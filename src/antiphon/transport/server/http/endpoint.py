@@ -58,7 +58,7 @@ from antiphon.transport.server.http.session_relay import SessionRelay
 from antiphon.transport.server.http.sessions import Session, Sessions
 from antiphon.transport.server.http.unread import SMALL_BYTES
 from antiphon.transport.server.pipeline import Pipeline
-from antiphon.wire import jsonrpc
+from antiphon.wire import jsonrpc, mirrored_headers
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect
 
@@ -489,6 +489,8 @@ class Endpoint:
         token = headers.get(b"mcp-session-id")
         if token is None or method not in ("GET", "DELETE"):
             raise MethodNotAllowed("Send requests with POST.")
+        mirrored_headers.check_method(None, headers)  # there is no message
+        mirrored_headers.check_name(None, headers)
         name = token.decode("latin-1").strip()
         if method == "DELETE":
             ended = await self._sessions.end(name, principal)

@@ -16,7 +16,7 @@ import pytest
 from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
 from antiphon.model.identity import ANONYMOUS
-from antiphon.runtime.tasks import lease_thread, worker
+from antiphon.runtime.tasks import claimed_task, lease_thread, worker
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.lease_thread import Outages
 from antiphon.runtime.tasks.records import task_of
@@ -219,10 +219,14 @@ async def test_a_process_that_was_stopped_is_told_from_one_that_was_busy(
 
 
 class Surviving:
-    """Two processes on a store with a clock. The first runs a task, and is cut off until the task is lost."""
+    """Two processes on a store with a clock. The first runs a task, and is cut off until the task is lost.
+
+    The function waits for a gate of its process.
+    """
 
     def __init__(self, **options: Any) -> None:
-        self.clock, self.gate, self.runs = Clock(), asyncio.Event(), list[str]()
+        self.clock, self.runs = Clock(), list[str]()
+        self.gates = {"first": asyncio.Event(), "second": asyncio.Event()}
         self.resumes = options.get("resume", True)
         self.memory: Any = FaultyStore(self.clock)
         self.cut = CutStore(self.memory)
@@ -237,7 +241,7 @@ class Surviving:
         @server.tool(task="optional", **options)
         async def long() -> str:
             self.runs.append(name)
-            await self.gate.wait()
+            await self.gates[name].wait()
             return name
 
         return server
@@ -262,9 +266,33 @@ async def test_a_task_without_another_attempt_runs_again_if_its_worker_reports_a
         id = await surviving.lose(stack)
         surviving.cut.is_cut = False
         await eventually(surviving.memory, id, 1)
-        surviving.gate.set()
+        for gate in surviving.gates.values():
+            gate.set()
         surviving.clock.now += 2 * SHORT.lease_seconds + 0.1
         assert (await end_of(surviving.memory, id)).state == "done"
+
+
+async def test_a_run_that_ends_because_the_store_stays_away_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(claimed_task, "_STORE_OUTAGE_SECONDS", -1.0)
+    surviving = Surviving()
+    async with AsyncExitStack() as stack:
+        await surviving.memory.open()
+        await stack.enter_async_context(surviving.first.running())
+        id = await queued_task(surviving.memory, "long")
+        await until(lambda: surviving.runs == ["first"])
+        surviving.cut.is_cut = True
+        surviving.gates["first"].set()  # its result cannot be written
+        await until(lambda: f"Stopped running task {id}" in caplog.text)
+        await stack.enter_async_context(surviving.second.running())
+        surviving.clock.now += SHORT.lease_seconds + 0.1
+        await until(lambda: surviving.runs == ["first", "second"])
+        surviving.cut.is_cut = False
+        await eventually(surviving.memory, id, 1)
+        surviving.gates["second"].set()
+        assert (await end_of(surviving.memory, id)).state == "done"
+        assert await survived(surviving.memory, id) == 1
 
 
 @pytest.mark.parametrize("options", [{"max_attempts": 1}, {"resume": False}], ids=["one attempt", "resume"])

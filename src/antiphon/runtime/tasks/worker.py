@@ -475,9 +475,14 @@ class Worker:
             await claimed.find_fate()
         cancel_run(task, claimed.task.id, self._limits.unwind_timeout)
 
-    def _report_outage(self, claimed: ClaimedTask) -> None:
-        """Report in the background that a task was lost in an outage, and not because its worker died."""
-        if claimed.is_reported or claimed.unwinds or not self._outages.explain(claimed):
+    def _report_outage(self, claimed: ClaimedTask, reason: StoreError | None = None) -> None:
+        """Report in the background that a task was lost in an outage, and not because its worker died.
+
+        Once, whichever part of the worker learns first that the run has ended.
+        """
+        if claimed.is_reported or claimed.unwinds:
+            return
+        if not isinstance(reason, StoreUnavailable) and not self._outages.explain(claimed):
             return
         if claimed.has_begun and not claimed.resumes:  # it must not run again, whoever lives
             return
@@ -578,6 +583,7 @@ class Worker:
 
     def _log_stopped(self, claimed: ClaimedTask, reason: StoreError) -> None:
         if isinstance(reason, StoreUnavailable):
+            self._report_outage(claimed, reason)
             logger.warning(
                 "Stopped running task %s: %s Another worker can claim it when its lease ends.",
                 claimed.task.id,

@@ -371,6 +371,68 @@ async def test_the_question_goes_out_on_the_stream_of_tasks_result(
     assert workshop.ran == {"began": 1, "went on": 1}
 
 
+async def post(session: Session, id: Any, result: dict[str, Any], **beside: Any) -> http.Response:
+    """Post a response, whatever becomes of it."""
+    frame = {"jsonrpc": "2.0", "id": id, "result": result, **beside}
+    return await http.request(session.port, "POST", session.headers, json.dumps(frame).encode())
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+async def test_a_response_that_names_the_task_is_taken_where_exactly_one_question_is_open(
+    session: Session, place: str
+) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    await reach(session, id, "input_required")
+    meta = {RELATED: {"taskId": id}}
+
+    async def name(text: str) -> http.Response:
+        if place == "inside":
+            return await post(session, 1, {**accept(name=text), "_meta": meta})
+        return await post(session, 1, accept(name=text), _meta=meta)
+
+    refused = await name("a")
+    assert refused.status == 400
+    assert "2 open questions" in refused.error["message"]
+    await answer(Bare(session.port), id, first="a")
+    assert (await name("b")).status == 202
+    async with redeeming(session, id) as (_, frames):
+        await until_asked(frames, "Third?")
+        assert (await name("c")).status == 202
+        last = [frame async for frame in frames][-1]
+    assert last["result"]["content"][0]["text"] == "a b c"
+
+
+async def test_a_response_to_a_question_of_the_session_is_for_that_question_also_if_it_names_the_task(
+    session: Session,
+) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    meta = {RELATED: {"taskId": id}}
+    async with redeeming(session, id) as (_, frames):
+        asked = await until_asked(frames, "First?", "Second?")
+        for question, text in (("Second?", "b"), ("First?", "a"), ("First?", "a")):
+            answer_of = {**accept(name=text), "_meta": meta}
+            assert (await post(session, asked[question]["id"], answer_of)).status == 202
+        again = {**accept(name="a"), "_meta": meta}
+        third = await until_asked(frames, "Third?")
+        assert (await post(session, asked["First?"]["id"], again)).status == 202  # and is for nothing else
+        await say(session, third["Third?"]["id"], {**accept(name="c"), "_meta": meta})
+        last = [frame async for frame in frames][-1]
+    assert last["result"]["content"][0]["text"] == "a b c"
+
+
+async def test_a_response_that_nobody_takes_is_refused(session: Session) -> None:
+    id = (await begin(session, "ask"))["taskId"]
+    await reach(session, id, "input_required")
+    for meta in ({}, {RELATED: {"taskId": "nobody_01"}}):
+        refused = await post(session, 1, {**accept(name="a"), "_meta": meta})
+        assert refused.status == 400
+        assert "error" in refused.frame
+    older = Session(session.port)
+    await older.open("2025-06-18")
+    refused = await post(older, 1, {**accept(name="a"), "_meta": {RELATED: {"taskId": id}}})
+    assert refused.status == 400
+
+
 async def test_an_answer_that_does_not_fit_is_asked_for_again_on_the_stream(session: Session) -> None:
     id = (await begin(session, "ask"))["taskId"]
     async with redeeming(session, id) as (_, frames):

@@ -27,17 +27,27 @@ __all__ = ["PendingQuestions"]
 class PendingQuestions:
     """The open questions of one client. `transport` is how they travel, as spans name it."""
 
-    __slots__ = ("_new_id", "_open", "transport")
+    __slots__ = ("_count", "_new_id", "_open", "_prefix", "transport")
 
     def __init__(
         self,
-        new_id: Callable[[], str] = lambda: f"ask-{secrets.token_hex(8)}",
+        new_id: Callable[[], str] | None = None,
         *,
         transport: Literal["tcp", "pipe"] | None = None,
     ) -> None:
-        self._new_id = new_id
+        self._prefix = f"ask-{secrets.token_hex(8)}-"
+        self._count = 0
+        self._new_id = new_id or self._next_id
         self.transport = transport
         self._open: dict[str, asyncio.Future[Any]] = {}
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"{self._prefix}{self._count}"
+
+    def has_asked(self, question_id: RequestId | None) -> bool:
+        """Whether a question was asked here with this id, if the ids are those of this object."""
+        return isinstance(question_id, str) and question_id.startswith(self._prefix)
 
     @property
     def are_open(self) -> bool:

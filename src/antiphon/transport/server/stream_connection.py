@@ -79,7 +79,7 @@ class StreamConnection:
         request_id = frame.request_id
         size = 0 if len(data) <= SMALL_MESSAGE_BYTES else decoded_size(data)
         if frame.method is UNSET:
-            if not self._questions.answer(frame):
+            if not self._questions.answer(frame) and not self._questions.has_asked(frame.request_id):
                 self._taking = self._spawn(self._take_answer(frame, self._taking))
             return
         if request_id is None:

@@ -7,28 +7,25 @@ common with earlier drafts, which ask in other ways; `KeylessDraft` is what thos
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
-from antiphon.errors import InvalidParams, InvalidRequest
+from antiphon.errors import InvalidRequest
 from antiphon.model.capabilities import ANSWERS_EVERYTHING, ServerCapabilities
 from antiphon.model.outcome import InputRequired, Outcome
 from antiphon.model.question import ListRoots
-from antiphon.model.request import AnswerQuestion, AnswerTask, Request, RequestId, RequestMeta
+from antiphon.model.request import AnswerTask, Request, RequestId, RequestMeta
 from antiphon.model.segment import MODES, SegmentPage, Segments
 from antiphon.model.task import TaskResult
-from antiphon.wire.jsonrpc import Frame, excerpt
+from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Negotiated, TaskOutcome
 from antiphon.wire.server.inbox import INBOX, INBOX_METHODS
-from antiphon.wire.server.tasks import RELATED
+from antiphon.wire.server.tasks import QUESTION, RELATED, one_task, related_task
 from antiphon.wire.server.v2025_11_25 import V2025
 
 __all__ = ["QUESTION", "Draft", "DraftBase", "KeylessDraft"]
-
-QUESTION = "dev.antiphon/question"
-"""The key of the question that a message of a task asks, or that a posted response answers, in `_meta`."""
 
 
 class DraftBase(V2025):
@@ -38,8 +35,6 @@ class DraftBase(V2025):
     closing_cancels = True
     rounds = True
     resumable = False
-    answers_in_order: ClassVar[bool] = False
-    """Whether a response without a key is for the first open question that it fits."""
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request.
@@ -56,20 +51,6 @@ class DraftBase(V2025):
         """Return the response modes of the client; a bare request accepts all of them."""
         return MODES if negotiated is None else super()._takes(negotiated)
 
-    def answered(self, frame: Frame) -> Any:
-        """Return the answer in a response that names a task: it answers an open question of the task.
-
-        Raises `InvalidParams` if the response names two tasks.
-        """
-        if not isinstance(frame.result, dict):
-            return None
-        meta = frame.result.get("_meta")
-        task_id = _one_task(_related(meta), _related(frame.beside))
-        if not isinstance(task_id, str):
-            return None
-        response = {key: value for key, value in frame.result.items() if key != "_meta"}
-        return AnswerQuestion(task_id, response, _key(meta) or _key(frame.beside), self.answers_in_order)
-
     def _capabilities(self, offered: ServerCapabilities) -> dict[str, Any]:
         value = super()._capabilities(offered)
         return {**value, "extensions": {**value.get("extensions", {}), INBOX: {}}} if offered.inbox else value
@@ -85,7 +66,9 @@ class Draft(DraftBase):
         """Return the params of a request; the metadata may name the task that an answer is for."""
         params = super()._understood(frame, params)
         if frame.method == "tasks/input_response":
-            task_id = _one_task(params.get("taskId", UNSET), _related(frame.meta), _related(frame.beside))
+            task_id = one_task(
+                params.get("taskId", UNSET), related_task(frame.meta), related_task(frame.beside)
+            )
             if task_id is not UNSET:
                 return {**params, "taskId": task_id}
         return params
@@ -152,23 +135,3 @@ class KeylessDraft(DraftBase):
                 f"version, such as {self.supported[0]}."
             )
         return asked
-
-
-def _related(meta: Any) -> Any:
-    """Return the id of the task that metadata names; `UNSET` if they name none."""
-    related = meta.get(RELATED) if isinstance(meta, dict) else None
-    return related.get("taskId", UNSET) if isinstance(related, dict) else UNSET
-
-
-def _key(meta: Any) -> str | None:
-    """Return the key of the question that metadata names, if it names one."""
-    key = meta.get(QUESTION) if isinstance(meta, dict) else None
-    return key if isinstance(key, str) else None
-
-
-def _one_task(*ids: Any) -> Any:
-    """Return the id that is in all places that name a task; raises `InvalidParams` if they disagree."""
-    named = [id for id in ids if id is not UNSET]
-    if any(id != named[0] for id in named):
-        raise InvalidParams(f"The message names two tasks, {excerpt(named[0])} and {excerpt(named[1])}.")
-    return named[0] if named else UNSET

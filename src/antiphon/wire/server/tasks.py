@@ -11,12 +11,28 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-from antiphon.model.task import Task, TaskProgress, load_result
+from msgspec import UNSET
 
-__all__ = ["EXTENSION", "PROGRESS", "RELATED", "core_task", "extension_task", "timestamp"]
+from antiphon.errors import InvalidParams
+from antiphon.model.task import Task, TaskProgress, load_result
+from antiphon.wire.jsonrpc import excerpt
+
+__all__ = [
+    "EXTENSION",
+    "PROGRESS",
+    "QUESTION",
+    "RELATED",
+    "core_task",
+    "extension_task",
+    "one_task",
+    "related_task",
+    "timestamp",
+]
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
+QUESTION = "dev.antiphon/question"
+"""The key of the question that a message of a task asks, or that a posted response answers, in `_meta`."""
 PROGRESS = "dev.antiphon/progress"
 """The key of a task's progress in its `_meta`: the numbers of which `statusMessage` is the text."""
 
@@ -89,6 +105,20 @@ def extension_task(dialect: Any, task: Task, *, detailed: bool) -> dict[str, Any
         value["error"] = error if data is None else {**error, "data": data}
         value.setdefault("statusMessage", task.fault.message)
     return value
+
+
+def related_task(meta: Any) -> Any:
+    """Return the id of the task that metadata names; `UNSET` if they name none."""
+    related = meta.get(RELATED) if isinstance(meta, dict) else None
+    return related.get("taskId", UNSET) if isinstance(related, dict) else UNSET
+
+
+def one_task(*ids: Any) -> Any:
+    """Return the id that is in all places that name a task; raises `InvalidParams` if they disagree."""
+    named = [id for id in ids if id is not UNSET]
+    if any(id != named[0] for id in named):
+        raise InvalidParams(f"The message names two tasks, {excerpt(named[0])} and {excerpt(named[1])}.")
+    return named[0] if named else UNSET
 
 
 def _progress_meta(progress: TaskProgress) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from antiphon.model.content import Block, ResourceLink, Text
 from antiphon.model.outcome import Discovery, InputRequired, Page, Result
 from antiphon.model.question import OpenUrl, Question
 from antiphon.model.request import (
+    AnswerQuestion,
     CallTool,
     CancelTask,
     GetTask,
@@ -45,6 +46,7 @@ from antiphon.wire.server.segments import (
     partial_response,
     segment_page,
 )
+from antiphon.wire.server.tasks import QUESTION, one_task, related_task
 
 __all__ = ["V2025", "WithoutStructuredContent", "WithoutTasks"]
 
@@ -78,6 +80,8 @@ class V2025(Dialect):
     _ending: bytes | None = b"}}"
     has_tasks: ClassVar[bool] = True
     """Whether calls can become tasks."""
+    answers_in_order: ClassVar[bool] = False
+    """Whether a response without a key is for the first open question that it fits."""
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request; the client introduced itself when it opened the session."""
@@ -116,6 +120,20 @@ class V2025(Dialect):
         if isinstance(frame.stream, dict) and "stream" not in params:
             return {**params, "stream": frame.stream}
         return params
+
+    def answered(self, frame: Frame) -> Any:
+        """Return the answer in a response that names a task: it answers an open question of the task.
+
+        Raises `InvalidParams` if the response names two tasks.
+        """
+        if not self.has_tasks or not isinstance(frame.result, dict):
+            return None
+        meta = frame.result.get("_meta")
+        task_id = one_task(related_task(meta), related_task(frame.beside))
+        if not isinstance(task_id, str):
+            return None
+        response = {key: value for key, value in frame.result.items() if key != "_meta"}
+        return AnswerQuestion(task_id, response, _key(meta) or _key(frame.beside), self.answers_in_order)
 
     def read_session_call(self, body: bytes | bytearray) -> tuple[RequestId, CallTool] | None:
         """Read the usual call of a tool: it has a name and arguments, and nothing else."""
@@ -313,6 +331,12 @@ def _says(text: str, value: Any) -> bool:
 
 def _in_order(value: Any) -> bytes:
     return msgspec.json.encode(value, order="sorted")
+
+
+def _key(meta: Any) -> str | None:
+    """Return the key of the question that metadata names, if it names one."""
+    key = meta.get(QUESTION) if isinstance(meta, dict) else None
+    return key if isinstance(key, str) else None
 
 
 def _task_params(frame: Frame) -> Any:

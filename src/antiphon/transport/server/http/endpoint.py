@@ -452,6 +452,8 @@ class Endpoint:
             return
         try:
             request = dialect.answered(frame)
+            if session is not None and session.asker_of(frame.request_id) is not None:
+                request = None  # the id names the question, and the task may ask another one by now
             if request is None:
                 await self._take_answer_in_session(session, frame, headers)
         except RequestError:

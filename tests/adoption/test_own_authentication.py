@@ -15,6 +15,7 @@ from fastmcp.server.auth.providers.jwt import StaticTokenVerifier
 from fastmcp.server.dependencies import get_access_token
 
 from antiphon import BearerTokens, Client, Context, DefinitionError, RequestError, Server, adopt
+from antiphon.adoption.guards import guards_server
 from antiphon.errors import AntiphonError
 from tests.adoption.generations import Generation
 from tests.cli import command
@@ -174,6 +175,28 @@ mcp = FastMCP("private")
 {HELLO}
 mcp.run("http", middleware=[Middleware(Refuse)])
 """,
+    "main": f"""
+from fastmcp import FastMCP
+{GUARDING}
+mcp = FastMCP("private")
+{HELLO}
+if __name__ == "__main__":
+    mcp.run("http", middleware=[Middleware(Refuse)])
+""",
+    "wrapped": f"""
+from fastmcp import FastMCP
+{GUARDING}
+mcp = FastMCP("private")
+{HELLO}
+app = Refuse(mcp.http_app())
+""",
+    "ours": f"""
+from antiphon import Server
+{GUARDING}
+server = Server("private")
+{HELLO.replace("mcp", "server")}
+app = Refuse(server.asgi())
+""",
     "low-level": """
 import mcp.types as types
 from mcp.server.auth.settings import AuthSettings
@@ -222,6 +245,67 @@ async def test_a_file_that_guards_its_server_where_it_serves_it_is_refused(name:
     outer.mount("p", [*command.COMMAND, "run", "--stdio", str(file)])
     async with serving(outer) as address, Client(address.url) as client:
         assert await client.tools() == []
+
+
+GUARDING_ENDS = [
+    "mcp.run('http', middleware=[Middleware(Refuse)])",
+    "mcp.run('http', middleware=MIDDLEWARE)",
+    "def main():\n    app = mcp.http_app()\n    app.add_middleware(Refuse)\n    uvicorn.run(app)",
+    "app = mcp.http_app()\napp.add_middleware(BaseHTTPMiddleware, dispatch=check)",
+    "def create():\n    return mcp.sse_app()\napp = Refuse(create())",
+    "inner = mcp.http_app()\nasync def app(scope, receive, send):\n    await inner(scope, receive, send)",
+    "app = Starlette(routes=[Mount('/', mcp.http_app())], middleware=[Middleware(Refuse)])",
+    "app = Starlette(routes=[Mount('/', mcp.http_app(), middleware=[Middleware(Refuse)])])",
+    "app = Refuse(Starlette(routes=[Mount('/', app=mcp.http_app())]))",
+    "api = FastAPI()\napi.mount('/mcp', mcp.http_app())\n@api.middleware('http')\nasync def check(): ...",
+    "api = FastAPI()\napi.mount('/mcp', mcp.http_app())\napp = Refuse(api)",
+    "class Site:\n    def start(self):\n        self.inner = mcp.sse_app()\n        self.app = Refuse(self.inner)",
+    "app = mcp.streamable_http_app(auth=settings, token_verifier=Verifier())",
+    "app = mcp.http_app('/mcp', [Middleware(Refuse)])",
+    "app = server.asgi()\nserve(Refuse(app=app))",
+]
+OPEN_ENDS = [
+    "if __name__ == '__main__':\n    mcp.run('http', port=8000)",
+    "app = mcp.http_app()\nuvicorn.run(app, port=8000)",
+    "mcp.add_middleware(LoggingMiddleware())\napp = mcp.http_app()",
+    "app = Starlette(routes=[Mount('/', mcp.http_app())])\nuvicorn.run(app)",
+    "inner = mcp.http_app()\napp = FastAPI(lifespan=inner.lifespan)\napp.mount('/mcp', inner)",
+    "app = mcp.http_app(middleware=[Middleware(CORSMiddleware, allow_origins=['*'])])",
+    "app = mcp.http_app()\napp.add_middleware(CORSMiddleware, allow_origins=['*'])",
+    "client = TestClient(mcp.http_app())\ncheck(client)",
+    "requests.get(url, auth=auth)\napp = server.asgi()",
+    "api = FastAPI(middleware=[Middleware(Refuse)])",  # it has nothing of the server
+]
+
+
+@pytest.mark.parametrize("end", GUARDING_ENDS)
+def test_what_a_program_puts_around_its_server_is_found_in_its_source(end: str) -> None:
+    assert guards_server(f"mcp = FastMCP('private')\n{end}\n".encode())
+
+
+@pytest.mark.parametrize("end", OPEN_ENDS)
+def test_a_program_that_serves_its_server_as_it_is_guards_nothing(end: str) -> None:
+    assert not guards_server(f"mcp = FastMCP('private', auth=None)\n{end}\n".encode())
+
+
+def test_a_guard_in_a_module_that_the_file_imports_is_found(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "site.py").write_text(GUARDED["wrapped"])
+    file = tmp_path / "public.py"
+    file.write_text("from parts.site import app, mcp\n")
+    refused = command.antiphon("run", "--port", "0", file)
+    assert "it may be what authenticates callers" in refused.stderr
+
+
+def test_a_program_that_adds_middleware_to_its_app_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        f"{GUARDED['wrapped'].replace('Refuse(mcp.http_app())', 'mcp.http_app()')}\n"
+        "import uvicorn\napp.add_middleware(Refuse)\nuvicorn.run(app, port=1)\n"
+    )
+    refused = command.antiphon("run", "--port", "0", "--", "python", file)
+    assert refused.returncode == 1
+    assert "runs its server with ASGI middleware" in refused.stderr
 
 
 SCOPED = """

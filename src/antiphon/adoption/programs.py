@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from types import ModuleType
 from typing import Any
 
+from antiphon.adoption.guards import APPS, GUARDS, HARMLESS
 from antiphon.errors import DefinitionError
 
 __all__ = ["Serve", "intercepting_run"]
@@ -30,10 +31,6 @@ _CLASSES: Mapping[str, tuple[str, Sequence[str]]] = {
     "fastmcp.server.server": ("FastMCP", ("run_async", "run_http_async", *_RUN)),
 }
 """The classes whose methods run a server, by module."""
-_APPS = ("streamable_http_app", "sse_app", "http_app")
-"""The methods that return an ASGI app, which the program runs itself."""
-_GUARDS = ("middleware", "auth", "token_verifier", "auth_server_provider")
-"""The options of these methods, and of those that run a server, by which a program authenticates callers."""
 _LOW_LEVEL = "mcp.server.lowlevel.server"
 _STDIO = "mcp.server.stdio"
 _MANAGER = "mcp.server.streamable_http_manager"
@@ -75,6 +72,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         self._replaced: list[tuple[Any, str, Any]] = []
         self._apps: list[tuple[Any, Any]] = []
         """The ASGI apps that the program has made, each with its server; the newest is the last one."""
+        self._middleware: dict[int, int] = {}
+        """How much middleware each of them had then, by id."""
         self._is_served_by_http = False
         self._is_serving = False
 
@@ -137,24 +136,22 @@ class _Finder(importlib.abc.MetaPathFinder):
     def _run(self) -> Callable[..., Awaitable[None]]:
         async def run(server: Any, *arguments: Any, **options: Any) -> None:
             if self._is_guarded(server, options):
-                raise DefinitionError(
-                    "The program runs its server with ASGI middleware. Antiphon does not use it, and it may "
-                    "be what authenticates callers. To serve without it, pass --allow-anonymous."
-                )
+                raise _has_middleware()
             await self._serve_once(server)
 
         return run
 
     def _is_guarded(self, server: Any, options: Mapping[str, Any]) -> bool:
         """Return whether something guards a server where it is run or made into an app, if that counts."""
-        if not any(options.get(name) for name in _GUARDS):
-            return False
+        return self._note_guarded(server) if any(map(_is_guard, map(options.get, GUARDS))) else False
+
+    def _note_guarded(self, server: Any) -> bool:
         self._guarded.append(server)
         return not self._ignores_middleware
 
     def _note_apps(self, owner: Any) -> None:
         """Remember of which server the apps are that a class makes."""
-        for name in _APPS:
+        for name in APPS:
             if hasattr(owner, name):
                 self._set(owner, name, self._noting_app(getattr(owner, name)))
 
@@ -166,6 +163,7 @@ class _Finder(importlib.abc.MetaPathFinder):
                 self._is_served_by_http = True
             else:
                 self._apps.append((app, server))
+                self._middleware[id(app)] = len(getattr(app, "user_middleware", ()))
             return app
 
         return make_and_note
@@ -184,6 +182,10 @@ class _Finder(importlib.abc.MetaPathFinder):
             if self._is_serving or (found is None and not self._apps and not self._is_served_by_http):
                 await run(uvicorn, *arguments, **options)  # it serves this library, or something else
             elif found is not None:
+                added = getattr(app, "user_middleware", ())
+                added = added[: len(added) - self._middleware[id(app)]]  # the newest comes first
+                if _is_guard(added) and self._note_guarded(found):
+                    raise _has_middleware()
                 uvicorn.started = True  # otherwise `uvicorn.run` takes the end for a failure
                 await self._serve_once(found)
             else:
@@ -203,6 +205,21 @@ class _Finder(importlib.abc.MetaPathFinder):
                 await run(server, read_stream, *arguments, **options)
 
         return run_or_serve
+
+
+def _is_guard(option: Any) -> bool:
+    """Return whether an option may authenticate callers, and is not only middleware that does not."""
+    if not isinstance(option, list | tuple):
+        return bool(option)
+    return any(getattr(getattr(each, "cls", None), "__name__", "") not in HARMLESS for each in option)
+
+
+def _has_middleware() -> DefinitionError:
+    return DefinitionError(
+        "The program runs its server with ASGI middleware. Antiphon does not use it, and it may be what "
+        "authenticates callers. Run the program as it is, behind a gateway: antiphon gateway URL. To serve "
+        "without the middleware, pass --allow-anonymous."
+    )
 
 
 @asynccontextmanager

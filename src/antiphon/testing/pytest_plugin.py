@@ -86,7 +86,7 @@ def antiphon_server(pytestconfig: pytest.Config) -> Server:
     if not given and target.partition(":")[0].endswith(".py"):
         target = str(pytestconfig.rootpath / target)
     try:
-        return load_server(target)
+        return load_server(target, is_private=True)
     except CommandError as error:
         raise pytest.UsageError(f"Cannot load {target}: {error.message}\n{error.details}".rstrip()) from None
 

@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -44,31 +44,54 @@ def load_server(
         )
     load = _import_file if is_python_file(target) or "/" in place else _import_module
     guarded: list[Any] = []
+    before = set(sys.modules)
     try:
         with taking_over(), _handing_over(guarded):
             module = load(place)
     except HandedOver as handed_over:
-        unfinished = _unfinished_module(handed_over)
-        found = handed_over.server if name is None else _find_server(unfinished, place, name)
+        module = _unfinished_module(handed_over)
+        found = handed_over.server if name is None else _find_server(module, place, name)
     else:
         found = _find_server(module, place, name)
-    if isinstance(found, Server):
-        if tasks:
-            raise CommandError(
-                f'--task is for servers of other libraries. In {place}, write @server.tool(task="optional").'
-            )
-        return found
-    is_guarded = any(each is found for each in guarded)
+    if isinstance(found, Server) and tasks:
+        raise CommandError(
+            f'--task is for servers of other libraries. In {place}, write @server.tool(task="optional").'
+        )
+    is_guarded = any(each is found for each in guarded) or _has_guard(module, before)
     if is_guarded and not (allow_anonymous or is_private):
         raise CommandError(
             f"{place} gives its server ASGI middleware or authentication where it runs it or makes an app of "
             "it. Antiphon does not use that, and it may be what authenticates callers. Give the server "
-            "itself the authentication, or pass --allow-anonymous to serve it without.",
+            "itself the authentication. Or run the program as it is, and name its URL to antiphon gateway. "
+            "To serve without what is around the server, pass --allow-anonymous.",
             FAILED,
         )
-    return adopt_loaded(
-        found, tasks, allow_anonymous=allow_anonymous, is_private=is_private, is_guarded=is_guarded
-    )
+    if not isinstance(found, Server):
+        return adopt_loaded(
+            found, tasks, allow_anonymous=allow_anonymous, is_private=is_private, is_guarded=is_guarded
+        )
+    if is_guarded and not allow_anonymous:
+        found.engine.authenticates_elsewhere = lambda: True
+    return found
+
+
+def _has_guard(module: ModuleType, before: Collection[str]) -> bool:
+    """Return whether a program puts a guard around its server, in its file or in one that it has imported."""
+    from antiphon.adoption.guards import guards_server
+
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return False
+    folder = Path(file).resolve().parent
+    imported = [getattr(each, "__file__", None) for name, each in sys.modules.items() if name not in before]
+    own = {Path(each).resolve() for each in imported if each is not None}
+    files = {Path(file).resolve(), *(each for each in own if _is_beside(each, folder))}
+    return any(guards_server(each.read_bytes()) for each in files if each.suffix == ".py")
+
+
+def _is_beside(file: Path, folder: Path) -> bool:
+    """Return whether a file is one of the program, and of no package that it has installed."""
+    return file.is_relative_to(folder) and "site-packages" not in file.relative_to(folder).parts
 
 
 def adopt_loaded(

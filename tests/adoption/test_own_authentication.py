@@ -259,7 +259,7 @@ GUARDING_ENDS = [
     "app = Refuse(Starlette(routes=[Mount('/', app=mcp.http_app())]))",
     "api = FastAPI()\napi.mount('/mcp', mcp.http_app())\n@api.middleware('http')\nasync def check(): ...",
     "api = FastAPI()\napi.mount('/mcp', mcp.http_app())\napp = Refuse(api)",
-    "class Site:\n    def start(self):\n        self.inner = mcp.sse_app()\n        self.app = Refuse(self.inner)",
+    "class Site:\n    def start(self):\n        self.a = mcp.sse_app()\n        self.b = Refuse(self.a)",
     "app = mcp.streamable_http_app(auth=settings, token_verifier=Verifier())",
     "app = mcp.http_app('/mcp', [Middleware(Refuse)])",
     "app = server.asgi()\nserve(Refuse(app=app))",

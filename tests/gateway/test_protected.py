@@ -199,6 +199,26 @@ async def test_what_a_file_protects_is_not_offered_to_strangers(name: str, tmp_p
         assert "--allow-anonymous" in served.log
 
 
+async def test_a_file_that_protects_itself_by_a_variable_of_the_environment_does_so_in_a_gateway(
+    tmp_path: Path,
+) -> None:
+    text = FASTMCP.replace(", auth=verifier", "").replace(
+        "\n@mcp.tool",
+        """
+import os
+
+if os.environ.get("AUTH_SECRET"):
+    mcp.auth = verifier
+
+@mcp.tool""",
+    )
+    vault, open_file = written(tmp_path, text), written(tmp_path, OPEN, "o.py")
+    env = {"AUTH_SECRET": "s3cret"}
+    with gateway(tmp_path, f"p={vault}", f"o={open_file}", env=env) as served:
+        async with Client(served.url) as client:
+            assert [tool.name for tool in await client.tools()] == ["o_look"]
+
+
 async def test_a_command_is_refused_like_a_file_and_offered_to_everybody_if_that_is_allowed(
     tmp_path: Path,
 ) -> None:

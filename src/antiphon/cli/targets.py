@@ -246,11 +246,14 @@ def parse_header(text: str) -> tuple[str, str]:
 
 
 def _own_variables() -> dict[str, str]:
-    """Return the variables that Python and Antiphon read, without the token and the URL of another server."""
+    """Return the variables that a file of the user has under `antiphon run`, such as its secrets.
+
+    The token and the URL of another server, and functions of the shell, are left out.
+    """
     return {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(("ANTIPHON_", "PYTHON")) and name not in ("ANTIPHON_TOKEN", "ANTIPHON_URL")
+        if name not in ("ANTIPHON_TOKEN", "ANTIPHON_URL") and not value.startswith("()")
     }
 
 

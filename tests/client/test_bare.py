@@ -15,12 +15,12 @@ import pytest
 from antiphon.client import Client, Elicitation
 from antiphon.errors import BadAnswer, MethodNotFound, ProcessEnded, Unauthorized, Unreachable
 from tests.client.fakes import Answer, Fake, Reply, serving
-from tests.seeds.persisting import SEED_002
-from tests.seeds.printed import WEATHER
+from tests.seeds.blocks import blocks_of, printed
 
 DRAFT = "DRAFT-2026-v1"
-CALL, ASKING, AGAIN, DONE = map(json.loads, WEATHER)
-PROMISE, ASKED, QUESTIONS, ACKNOWLEDGED, COMPLETED, ECHOED = map(json.loads, SEED_002[1::2])
+CALL, ASKING, AGAIN, DONE = (printed(f"002:{line}").message for line in (464, 482, 514, 539))
+STEPS = [block.message for block in blocks_of("002") if 930 <= block.line <= 1138]
+PROMISE, ASKED, QUESTIONS, ACKNOWLEDGED, COMPLETED, ECHOED = STEPS[1::2]
 
 
 async def refuse(reply: Reply) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import pytest
 
 from antiphon.client import Client, Elicitation
 from tests.client.fakes import Answer, Reply, legacy, serving
-from tests.seeds.persisting import SEED_002
+from tests.seeds.blocks import blocks_of
 
-CALL, _, RESULT, ANSWER = (json.loads(printed) for printed in SEED_002[:8:2])
-PROMISE, ASKING, QUESTIONS, ACKNOWLEDGED, COMPLETED, DONE = (
-    json.loads(printed) for printed in SEED_002[1::2]
-)
+STEPS = [block.message for block in blocks_of("002") if 930 <= block.line <= 1138]
+CALL, _, RESULT, ANSWER = STEPS[:8:2]
+PROMISE, ASKING, QUESTIONS, ACKNOWLEDGED, COMPLETED, DONE = STEPS[1::2]
 TASKS = {"requests": {"tools": {"call": {}}}}
 ECHO = {"name": "echo", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
 TASK = PROMISE["result"]["task"]["taskId"]

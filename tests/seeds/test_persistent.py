@@ -1,8 +1,6 @@
-"""Seeds 000, 001 and 002, promises: each request that they print, posted as it stands, gets what they print.
+"""Seeds 000, 001 and 002, promises: what the server does if the answers are others than the seeds print.
 
-Only the id of the task is replaced, in what is sent and in what is expected; times are compared by form.
-Where 001 and 002 print different answers to the same step, 002's counts: it is the later one. Two things hold
-everywhere, and are not in every block: a result says of which type it is, and metadata stands inside of it.
+The id of the task is replaced, in what is sent and in what is expected; times are compared by form.
 """
 
 from __future__ import annotations
@@ -18,9 +16,13 @@ import httpx2
 import pytest
 
 from tests.cli.command import PATIENCE, running
-from tests.seeds.persisting import ANSWERED, PROMISE, SEED_001, SEED_002, UNFITTING
+from tests.seeds.blocks import blocks_of, printed
 from tests.seeds.test_ephemeral import SEEDS
 
+ANSWERED, RESPONSE = printed("000:240").json, printed("001:123").text
+SEED_002 = [block.text for block in blocks_of("002") if 930 <= block.line <= 1138]
+"""The twelve steps."""
+UNFITTING = [printed("002:1273").text, printed("002:1298").text]
 THEIRS = re.compile(r'"taskId":\s*"([^"]+)"')
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 TIMES = ("createdAt", "lastUpdatedAt")
@@ -87,42 +89,6 @@ class Poster:
         assert frame == self.expected(answer)
 
 
-def test_the_promise_of_seed_000_is_given_and_kept(seeds: str) -> None:
-    poster = Poster(seeds)
-    frame = poster.ask(PROMISE[0])
-    # What the operation is doing is said in the words of SEP-2322.
-    message = "Task has been created for get_weather tool invocation."
-    expected = poster.expected(PROMISE[1].replace("The operation is now in progress.", message))
-    assert frame == expected
-    assert re.fullmatch(r"get_weather_[0-9a-f-]{36,}", poster.task)
-    redeem = SEED_002[4]
-    assert poster.ask(redeem)["result"]["content"][0]["text"].startswith("Current weather in New York:")
-
-
-def test_the_twelve_steps_of_seed_002(seeds: str) -> None:
-    poster, steps = Poster(seeds), SEED_002
-    poster.compare(steps[0], steps[1])
-    assert re.fullmatch(r"echo_[0-9a-f-]{36,}", poster.task)
-    poster.poll(steps[2], steps[3])
-    poster.compare(steps[4], steps[5])
-    poster.compare(steps[6], steps[7])
-    poster.poll(steps[8], steps[9])
-    poster.compare(steps[10], steps[11])
-
-
-def test_the_twelve_steps_of_seed_001(seeds: str) -> None:
-    poster, steps, answers = Poster(seeds), SEED_001, SEED_002
-    poster.compare(steps[0], answers[1])
-    poster.poll(steps[2], answers[3])
-    poster.compare(steps[4], answers[5])
-    taken = poster.post(steps[6])  # a response, to which there is no answer
-    assert (taken.status_code, taken.content) == (202, b"")
-    poster.poll(steps[7], answers[9])
-    without_the_comma = re.sub(r",(\s*)\}\s*$", r"\1}", steps[9])
-    assert poster.post(steps[9]).json()["error"]["code"] == -32700
-    poster.compare(without_the_comma, answers[11])
-
-
 def test_an_answer_that_does_not_fit_leaves_the_question_open(seeds: str) -> None:
     poster, steps = Poster(seeds), SEED_002
     poster.compare(steps[0], steps[1])
@@ -167,7 +133,7 @@ def test_a_response_that_answers_nothing_is_refused_as_a_whole(
     poster, steps = Poster(seeds), SEED_002
     poster.ask(steps[0])
     poster.poll(steps[2], steps[3])
-    body = spoil(THEIRS.sub(f'"taskId": "{poster.task}"', SEED_001[6]))
+    body = spoil(THEIRS.sub(f'"taskId": "{poster.task}"', RESPONSE))
     refused = httpx2.post(seeds, content=body.encode(), headers={"content-type": "application/json"})
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == -32602
@@ -180,9 +146,9 @@ def test_a_response_that_comes_too_late_is_refused(seeds: str) -> None:
     poster, steps = Poster(seeds), SEED_002
     poster.ask(steps[0])
     poster.poll(steps[2], steps[3])
-    assert poster.post(SEED_001[6]).status_code == 202
-    assert poster.post(SEED_001[6].replace("Hello World!", "Hello again!")).status_code == 400
-    assert poster.post(SEED_001[6]).status_code == 202  # repeated, as after a lost connection
+    assert poster.post(RESPONSE).status_code == 202
+    assert poster.post(RESPONSE.replace("Hello World!", "Hello again!")).status_code == 400
+    assert poster.post(RESPONSE).status_code == 202  # repeated, as after a lost connection
 
 
 def test_with_an_input_nothing_is_asked(seeds: str) -> None:

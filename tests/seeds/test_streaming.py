@@ -1,4 +1,4 @@
-"""Seeds 000 and 004, streaming: the requests that they print, posted as they stand, get what they print.
+"""Seeds 000 and 004, streaming: what a caller gets in segments, once more, and without them.
 
 The third block is a `video`, as SEP-1905 prints it, although the protocol has no such content block. Ids,
 times and texts of a task's status are ours.
@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.cli.command import PATIENCE, running
+from tests.seeds.blocks import printed
 from tests.support.process import ROOT
 
 SEEDS = ROOT / "examples" / "seeds.py"
@@ -33,59 +34,7 @@ VIDEO = {
 }
 BLOCKS = [WEATHER, ACTIVITIES, VIDEO]
 
-MODES = """
-{
-  "jsonrpc": "2.0",
-  "id": 1,
-  "method": "tools/call",
-  "params": {
-    "name": "get_weather",
-    "arguments": {
-      "city": "New York"
-    },
-    "task": {
-      "ttl": 60000,
-      "responseModes": ["immediate", "task", "streaming"]
-    }
-  }
-}
-"""
-ANSWER = """
-{
-  "jsonrpc": "2.0",
-  "id": 1,
-  "method": "tools/call",
-  "params": {
-    "name": "get_weather",
-    "arguments": {
-      "city": "New York"
-    },
-    "stream": {}
-  }
-}
-"""
-PROMISE = """
-{
-  "jsonrpc": "2.0",
-  "id": 4,
-  "method": "tasks/result",
-  "params": {
-    "taskId": "786512e2-9e0d-44bd-8f29-789f320fe840"
-  },
-  "stream": {}
-}
-"""
-RESUME = """
-{
-  "jsonrpc": "2.0",
-  "id": 4,
-  "method": "tasks/result",
-  "params": {
-    "taskId": "786512e2-9e0d-44bd-8f29-789f320fe840",
-    "lastSeqNr": 2
-  }
-}
-"""
+MODES, ANSWER, PROMISE, RESUME = (printed(name).text for name in ("004:110", "000:265", "000:282", "004:359"))
 PRINTED_ID = "786512e2-9e0d-44bd-8f29-789f320fe840"
 
 
@@ -111,20 +60,6 @@ def segments(frames: list[dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
     """All segments by number, in the order in which they came."""
     found = [dict(block) for frame in frames for block in frame["result"]["partial-content"]]
     return [(block.pop("seqNr"), block) for block in found]
-
-
-def test_a_caller_that_takes_it_at_once_gets_the_full_result(seeds: str) -> None:
-    (frame,) = post(seeds, MODES)
-    assert frame["id"] == 1
-    assert frame["result"] == {"content": BLOCKS, "isError": False, "resultType": "complete"}
-
-
-def test_an_answer_comes_in_segments(seeds: str) -> None:
-    frames = post(seeds, ANSWER)
-    assert all(frame["id"] == 1 for frame in frames)
-    assert segments(frames) == list(enumerate(BLOCKS, 1))
-    assert [frame["result"]["isComplete"] for frame in frames] == [False] * (len(frames) - 1) + [True]
-    assert all("_meta" not in frame["result"] for frame in frames)
 
 
 def test_a_promise_comes_in_segments_and_is_resumed_after_a_number(seeds: str) -> None:

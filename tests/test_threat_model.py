@@ -14,9 +14,10 @@ import pytest
 
 from antiphon import Limits
 from antiphon.runtime.budget import SMALL_MESSAGE_BYTES
-from antiphon.runtime.tasks import finished_content
+from antiphon.runtime.tasks import finished_content, finished_tasks
 from antiphon.transport.server.http import known_heads, sessions
 from antiphon.transport.server.http.ended_sessions import EndedSessions
+from antiphon.wire.server import v2026_07_28
 from tests.support.process import ROOT, started
 
 MODEL = ROOT / "docs" / "discussions" / "threat-model.md"
@@ -27,8 +28,10 @@ DECODED_FACTOR = 28
 """How much larger JSON can become when it is decoded."""
 PROCESS = 80 * MIB
 """The memory of an idle server."""
-ENDED_SESSION = 10 * 300
+ENDED_SESSION = 10 * 600
 """The memory of the ended sessions that a process remembers for each session that it may have."""
+CHECKED_HEADERS = 2 * MIB
+"""The memory of the paths and headers that were checked. `tests/transport/test_tables.py` measures it."""
 KNOWN_HEAD = 10 * 1024
 """The memory of a head that is kept, with its headers."""
 
@@ -72,6 +75,10 @@ def _bounds(limits: Limits) -> list[int]:
         "KNOWN_HEADS": known_heads.MAX_HEADS,
         "KNOWN_HEAD": KNOWN_HEAD,
         "FINISHED_CONTENT": finished_content._MAX_BYTES,
+        "FINISHED_TASKS": finished_tasks._MAX_BYTES,
+        "METAS": v2026_07_28._MAX_CACHED_METAS,
+        "META": v2026_07_28._MAX_CACHED_META_BYTES,
+        "CHECKED_HEADERS": CHECKED_HEADERS,
     }
     formulas = [row[1].strip("`") for row in _rows("Memory at worst") if row[1].startswith("`")]
     return [int(eval(formula, {}, numbers)) for formula in formulas]
@@ -104,13 +111,14 @@ def test_decoded_json_is_at_most_so_many_times_as_large(item: bytes) -> None:
     assert size <= len(body) * DECODED_FACTOR, size / len(body)
 
 
-def test_an_ended_session_needs_little() -> None:
+@pytest.mark.parametrize("callers", [1, 20_000])
+def test_an_ended_session_needs_little(callers: int) -> None:
     count = 20_000
     tracemalloc.start()
     try:
         ended = EndedSessions(count, 1.0)
         for number in range(count):
-            ended.add(f"{number:032}", 2**50 + number, "ada")
+            ended.add(f"{number:032}", 2**50 + number, f"2001:db8:{number % callers:x}::/64")
         size = tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()

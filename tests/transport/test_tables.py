@@ -562,7 +562,7 @@ def fill_checks() -> None:
                 with suppress(NotAcceptable):
                     accepts(header.encode())
 
-    assert grown(fill) < 2 * 256 * 2 * KIB
+    assert grown(fill) < 2 * KIB * KIB
 
 
 @bounds("metadata of requests, read before")

@@ -81,7 +81,7 @@ TABLES = (
     Table(
         "ended sessions",
         "10 * `max_sessions`",
-        "300 bytes each",
+        "600 bytes each",
         _SHARE,
         "the first of the same caller, or of the caller who has most, are forgotten; sessions of this caller "
         "that expire as early count as ended",

@@ -554,7 +554,7 @@ def fill_checks() -> None:
 
     def fill() -> None:
         for number in range(2000):
-            long = f"{number}" + "x" * 4 * KIB
+            long = f"{number}" + "x" * 32 * KIB
             for path, host in ((f"/{long}", b"127.0.0.1"), ("/mcp", long.encode()), (f"/{number}", b"x")):
                 with suppress(BadOrigin, NoEndpoint):
                     guard.check({"path": path, "server": ("127.0.0.1", 1)}, {b"host": host})
@@ -571,7 +571,7 @@ def fill_metadata() -> None:
 
     def fill() -> None:
         for number in range(2000):
-            for text in (f"{number}", f"{number}" + "x" * 8 * KIB):
+            for text in (f"{number}", f"{number}" + "x" * 64 * KIB):
                 _, frame = Modern(1).build("tools/list", {"_meta": {"x": text}})
                 dialect.request_meta(jsonrpc.decode(http.json.dumps(frame).encode()), None)
 

@@ -106,6 +106,42 @@ mcp = MCPServer(
 def wipe() -> str:
     return "wiped"
 """
+CHECKING = """
+from fastmcp import FastMCP
+from fastmcp.server.dependencies import get_http_headers
+from fastmcp.server.middleware import Middleware
+
+class Check(Middleware):
+    async def on_message(self, context, call_next):
+        headers = get_http_headers(include_all=True)
+        if headers and headers.get("x-key") != "s3cret":
+            raise PermissionError
+        return await call_next(context)
+
+mcp = FastMCP("vault", instructions="secret")
+
+@mcp.tool
+def wipe() -> str:
+    return "wiped"
+"""
+FASTMCP_MIDDLEWARE = f"{CHECKING}\nmcp.add_middleware(Check())\n"
+FASTMCP_MOUNTING = f"""{FASTMCP_MIDDLEWARE}
+inner, mcp = mcp, FastMCP("outer")
+mcp.mount(inner, namespace="n")
+"""
+SDK_MIDDLEWARE = """
+from mcp.server.mcpserver import MCPServer
+
+async def check(context, call_next):
+    return await call_next(context)
+
+mcp = MCPServer("vault", instructions="secret")
+mcp._lowlevel_server.middleware.append(check)
+
+@mcp.tool()
+def wipe() -> str:
+    return "wiped"
+"""
 MOUNTING = """
 from antiphon import Server
 
@@ -121,7 +157,10 @@ FILES = {
     "scopes-of-a-resource": SCOPED_RESOURCE,
     "fastmcp": FASTMCP,
     "fastmcp-issuing": ISSUING,
+    "fastmcp-middleware": FASTMCP_MIDDLEWARE,
+    "fastmcp-mounting": FASTMCP_MOUNTING,
     "official": OFFICIAL,
+    "official-middleware": SDK_MIDDLEWARE,
     "mounting": MOUNTING,
 }
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05", "DRAFT-2026-v1"]
@@ -265,6 +304,15 @@ async def test_a_command_that_protects_nothing_is_offered_as_before(tmp_path: Pa
     outer.mount("p", command(written(tmp_path, OPEN)))
     async with serving(outer) as address, Client(address.url) as client:
         assert (await client.call("p_look")).text == "looked"
+
+
+async def test_middleware_of_the_library_checks_nobody(tmp_path: Path) -> None:
+    timing = "from fastmcp.server.middleware.timing import TimingMiddleware as T\nmcp.add_middleware(T())"
+    text = f"{CHECKING}\n{timing}\n"
+    outer = Server("outer")
+    outer.mount("p", command(written(tmp_path, text)))
+    async with serving(outer) as address, Client(address.url) as client:
+        assert (await client.call("p_wipe")).text == "wiped"
 
 
 async def test_a_command_that_begins_to_protect_itself_is_not_reached_through_another_process(

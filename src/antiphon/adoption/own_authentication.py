@@ -7,7 +7,7 @@ serve. It is refused: a server must not become open to everybody because another
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -17,9 +17,10 @@ from antiphon.authorization.protected_resource import ProtectedResource
 from antiphon.errors import DefinitionError, Forbidden, Unauthorized
 from antiphon.model.identity import Principal
 
-__all__ = ["TokenPrincipal", "VerifiedTokens", "authenticates", "own_authentication"]
+__all__ = ["TokenPrincipal", "VerifiedTokens", "checks_callers", "own_authentication"]
 
 _FASTMCP_AUTH = "fastmcp.server.auth.auth"
+_LIBRARIES = ("fastmcp.", "mcp.")
 _PATH = "/mcp"
 """The path of the endpoint. FastMCP adds it to the address of the server to get the URL of the resource."""
 
@@ -83,11 +84,34 @@ class VerifiedTokens:
         )
 
 
-def authenticates(server: Any) -> bool:
-    """Return whether a server authenticates its callers over HTTP, also if this library cannot do it."""
+def checks_callers(server: Any) -> bool:
+    """Return whether a server may find out over HTTP who calls, and refuse a caller.
+
+    Besides authentication, middleware of its author may do so: it can read the headers of a request.
+    """
     if _is_fastmcp(server):
-        return server.auth is not None
-    return getattr(getattr(server, "settings", None), "auth", None) is not None
+        is_authenticating = server.auth is not None
+    else:
+        is_authenticating = getattr(getattr(server, "settings", None), "auth", None) is not None
+    return is_authenticating or any(
+        _may_check(middleware) for part in _parts(server) for middleware in getattr(part, "middleware", ())
+    )
+
+
+def _may_check(middleware: Any) -> bool:
+    """Return whether middleware may check who calls: that of the libraries says so by its name."""
+    module = getattr(middleware, "__module__", "")
+    return not module.startswith(_LIBRARIES) or module.endswith(".authorization")
+
+
+def _parts(server: Any) -> Iterator[Any]:
+    """Yield a server with the low-level server in it, and the servers that it mounts."""
+    yield server
+    yield from filter(None, (getattr(server, name, None) for name in ("_lowlevel_server", "_mcp_server")))
+    for each in (*getattr(server, "_mounted_servers", ()), *getattr(server, "providers", ())):
+        mounted = getattr(each, "_inner", each)
+        if (inner := getattr(mounted, "server", None)) is not None:
+            yield from _parts(inner)
 
 
 def own_authentication(server: Any) -> Authenticate | None:

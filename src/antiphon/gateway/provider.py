@@ -238,10 +238,10 @@ class UpstreamProvider(Provider):
             instructions = None
             self._offer = replace(self._offer, guard=_runs_the_gateway)
             logger.error(
-                "The server %r is not offered over HTTP: it authenticates its callers or needs scopes, and a "
-                "gateway that starts it as a command cannot tell it who calls. Serve it over HTTP with "
-                "antiphon run and name its URL. Or offer it to every caller with --allow-anonymous, in "
-                "Python allow_anonymous=True.",
+                "The server %r is not offered over HTTP: it authenticates its callers, needs scopes or has "
+                "middleware of its own that may check who calls, and a gateway that starts it as a command "
+                "cannot tell it. Serve it over HTTP with antiphon run and name its URL. Or offer it to every "
+                "caller with --allow-anonymous, in Python allow_anonymous=True.",
                 mounted.name,
             )
         self._engine.describe(self, attributed(self.prefix, instructions))

@@ -168,8 +168,8 @@ class Dispatcher:
         """Raise `Forbidden` for a request of a caller whom the server would check if it could."""
         if call.principal is ANONYMOUS and self._protects():
             raise Forbidden(
-                "It authenticates its callers or needs scopes, and cannot check those of a gateway that has "
-                "started it. Serve it over HTTP and name its URL to the gateway."
+                "It may check who calls, and cannot check the callers of a gateway that has started it. "
+                "Serve it over HTTP and name its URL to the gateway."
             )
 
     def error_of(self, request_id: Any, raised: BaseException) -> RequestError:

@@ -102,7 +102,7 @@ def adopt_loaded(
     `is_guarded` says whether its program has something in front of it that may authenticate callers.
     """
     from antiphon.adoption.adopt import adopt
-    from antiphon.adoption.own_authentication import authenticates
+    from antiphon.adoption.own_authentication import checks_callers
 
     options: dict[str, Any] = {"authenticate": None} if allow_anonymous or is_private else {}
     try:
@@ -110,7 +110,7 @@ def adopt_loaded(
     except DefinitionError as error:
         raise CommandError(str(error), FAILED) from None
     if is_private and not allow_anonymous:
-        adopted.engine.authenticates_elsewhere = lambda: is_guarded or authenticates(server)
+        adopted.engine.authenticates_elsewhere = lambda: is_guarded or checks_callers(server)
     return adopted
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from antiphon.client import Client, Elicitation
+from antiphon.errors import BadAnswer
 from tests.client.fakes import Answer, Reply, legacy, serving
-from tests.seeds.blocks import blocks_of
+from tests.seeds.blocks import blocks_of, printed
 
 STEPS = [block.message for block in blocks_of("002") if 930 <= block.line <= 1138]
 CALL, _, RESULT, ANSWER = STEPS[:8:2]
@@ -101,6 +102,67 @@ async def test_a_question_that_an_answer_did_not_satisfy_is_asked_again() -> Non
     ):
         assert (await (await client.submit("echo")).result()).text == "Echo: Hello World!"
     assert asked == 2
+
+
+async def test_a_person_is_asked_once_by_a_server_that_ends_its_stream_with_the_question() -> None:
+    """As the proposal before SEP-2322 prints it, whose answers are matched by the task alone."""
+    asked = looked = 0
+    has_looked = asyncio.Event()
+    answered: list[dict[str, Any]] = []
+
+    async def answer(reply: Reply) -> None:
+        nonlocal looked
+        method = reply.request.method
+        if method == "tools/call":
+            await reply.result(printed("001:35").message["result"])
+        elif method == "tasks/get":
+            looked += 1
+            if looked == 8:
+                has_looked.set()
+            await reply.result(printed("001:156" if answered else "001:65").message["result"])
+        elif method == "tasks/result" and answered:
+            await reply.result(printed("001:186").message["result"])
+        elif method == "tasks/result":
+            await reply.events()
+            await reply.event({**printed("001:94").message, "id": reply.request.id})
+        elif method == "tools/list":
+            await reply.result({"tools": [ECHO]})
+        elif not method and reply.request.body.get("result"):
+            answered.append(reply.request.body["result"])
+            await reply.head(202, None, content_length="0")
+        else:
+            await reply.head(405, None, content_length="0")
+
+    async def elicit(question: Elicitation) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        await has_looked.wait()
+        return await hello(question)
+
+    async with (
+        asyncio.timeout(120),
+        serving(legacy(answer, tasks=TASKS)) as fake,
+        Client(fake.url, elicit=elicit) as client,
+    ):
+        assert (await (await client.submit("echo")).result()).text == "Echo: Hello World!"
+    assert asked == 1
+    assert answered == [printed("001:123").message["result"]]
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tasks/result"])
+async def test_a_question_in_place_of_a_response_names_the_protocol_that_reads_it(method: str) -> None:
+    async def answer(reply: Reply) -> None:
+        if reply.request.method == method:
+            await reply.message({**printed("001:94").message, "id": reply.request.id})
+        elif reply.request.method == "tasks/get":
+            await reply.result(printed("001:65").message["result"])
+        else:
+            await reply.head(405, None, content_length="0")
+
+    async with serving(legacy(answer, tasks=TASKS)) as fake, Client(fake.url, elicit=hello) as client:
+        says = "elicitation/create in place of a result.*--protocol DRAFT-001-messages"
+        with pytest.raises(BadAnswer, match=says):
+            await (client.call("echo") if method == "tools/call" else client.task(TASK).result(timeout=30))
 
 
 async def test_a_program_that_knows_the_task_sees_the_questions_and_answers_them() -> None:

@@ -190,6 +190,13 @@ class Callbacks:
         if task is not None:
             task.cancel()
 
+    async def finish(self) -> bool:
+        """Wait until the requests are answered that are being answered now; returns whether there are any."""
+        working = set(self._working.values())
+        if working:
+            await asyncio.wait(working)
+        return bool(working)
+
     async def close(self) -> None:
         """Stop answering all requests."""
         tasks = set(self._working.values())

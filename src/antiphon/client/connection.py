@@ -239,6 +239,10 @@ class Connection:
             except (AuthorizationNeeded, SessionLost) as again:
                 error = again
 
+    async def finish_answers(self) -> bool:
+        """Wait until the server has the answers that are being given; returns whether there are any."""
+        return await self._callbacks.finish()
+
     def write(self, request: Request, request_meta: RequestMeta) -> Message:
         """Write a request with a new id, for a caller that sends it by itself."""
         return self.dialect.request(next(self._ids), request, request_meta)

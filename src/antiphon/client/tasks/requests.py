@@ -268,4 +268,7 @@ class TaskRequests:
                 # A pipe that is closed stays closed.
                 if isinstance(error, Unreachable) and not self.connection.channel.has_streams:
                     raise
+                # It may ask the same again, so a person answers first what it asked on the lost stream.
+                if isinstance(request, RedeemTask) and await self.connection.finish_answers():
+                    backoff.reset()
                 await backoff.wait(error)

@@ -57,6 +57,7 @@ from antiphon.transport.client.http_response import (
     silent,
 )
 from antiphon.wire.client.dialect import Message
+from antiphon.wire.client.results import refuse_message
 from antiphon.wire.client.segments import is_partial, is_task_alone
 from antiphon.wire.jsonrpc import Frame
 
@@ -410,6 +411,7 @@ class HttpChannel:
             return frame
         if frame.method is UNSET and (frame.id == message.id or (alone and frame.request_id is None)):
             return frame
+        refuse_message(frame)
         raise BadAnswer(f"{self.peer} answered request {message.id} with a message for {frame.request_id!r}.")
 
 

@@ -74,6 +74,7 @@ __all__ += [
     "params_of",
     "prompt",
     "read_notification",
+    "refuse_message",
     "refuse_question",
 ]
 __all__ += ["resource", "result", "server_capabilities", "supported_versions", "version_mismatch"]
@@ -179,6 +180,12 @@ def refuse_question(fields: Fields) -> None:
                 f"The server sent {key!r} in a result that is not of the resultType 'input_required', "
                 "so this client cannot tell whether the server asks something."
             )
+
+
+def refuse_message(frame: Frame) -> None:
+    """Raise `BadAnswer` for a question that came as the response to a request."""
+    if frame.method in (ELICITATION, SAMPLING):
+        raise _unread(f"with {frame.method} in place of a result", "DRAFT-001-messages")
 
 
 def _unread(how: str, protocol: str) -> BadAnswer:

@@ -68,8 +68,8 @@ async def test_a_task_in_a_session_is_answered_as_printed() -> None:
         assert (await handle.result()).text == "Echo: Hello World!"
     by_method = {heard.method: heard for heard in fake.heard}
     assert by_method["tools/call"].params == {**CALL["params"], "arguments": {}}
-    for printed in (RESULT, ANSWER):
-        assert by_method[printed["method"]].params == printed["params"]
+    for step in (RESULT, ANSWER):
+        assert by_method[step["method"]].params == step["params"]
     assert fake.methods().count("tasks/input_response") == 1
 
 

@@ -143,6 +143,9 @@ async def test_the_stream_of_a_task_that_is_cancelled_ends(port: int, studio: St
         assert last["content"] == [{"type": "text", "text": "The task was cancelled by request."}]
         assert last["task"]["status"] == "cancelled"
     assert (await look(client, id))["status"] == "cancelled"
+    page = (await client.ask("tasks/result", {"taskId": id, "lastSeqNr": 1})).result
+    assert (page["isComplete"], page["isError"], page["task"]["status"]) == (True, True, "cancelled")
+    assert (await client.ask("tasks/result", {"taskId": id})).error["code"] == -32603
     await until(lambda: studio.ended["gated"] == 1)
     kinds = [entry.kind for entry in await studio.store.read(id)]
     assert "emitted" not in kinds[kinds.index("cancelled") :]

@@ -99,6 +99,8 @@ def _parse(block: str) -> Event:
             event.comment = True
         elif name == "data":
             event.data += value
+        elif (name, value) == ("event", "message"):
+            continue
         elif name == "id":
             event.id = value
         elif name == "retry":

@@ -29,10 +29,12 @@ class Event(msgspec.Struct, frozen=True):
 
 
 def event(data: bytes, *, id: str | None = None, retry: int | None = None) -> bytes:
-    """Write one event. `data` is one line, as encoded JSON always is."""
+    """Write one event. `data` is one line, as encoded JSON always is; an event without data is no message."""
     if id is None and retry is None:
-        return b"data: " + data + b"\n\n"
-    head = b"" if id is None else b"id: " + id.encode() + b"\n"
+        return b"event: message\ndata: " + data + b"\n\n"
+    head = b"event: message\n" if data else b""
+    if id is not None:
+        head += b"id: " + id.encode() + b"\n"
     if retry is not None:
         head += b"retry: %d\n" % retry
     return head + b"data: " + data + b"\n\n"

@@ -136,6 +136,8 @@ class Dialect:
     """Whether a call can end with questions; the caller then repeats the call with the answers."""
     resumable: ClassVar[bool] = False
     """Whether a caller can resume a broken stream after its last event id."""
+    numbers_events: ClassVar[bool] = False
+    """Whether the events of a stream have ids although the stream cannot be resumed."""
     _ending: bytes | None = None
     """How the frame of a result with nothing but content ends; `None` if such frames have no fixed shape."""
 

@@ -35,6 +35,7 @@ class DraftBase(V2025):
     closing_cancels = True
     rounds = True
     resumable = False
+    numbers_events = True
 
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request.

@@ -68,9 +68,12 @@ async def test_a_call_with_notifications_is_answered_with_a_stream(address: Addr
 
 
 async def test_only_streams_of_sessions_can_be_resumed(address: Address) -> None:
-    for dialect in ("modern", "bare"):
-        response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": 1})
-        assert all(event.id is None and event.retry is None for event in response.events)
+    response = await (await speaker("modern", address.port)).call("chatty", {"progressToken": 1})
+    assert all(event.id is None and event.retry is None for event in response.events)
+    response = await (await speaker("bare", address.port)).call("chatty", {"progressToken": 1})
+    # The draft prints ids (SEP-1905). After a lost stream, `tasks/result` goes on by the numbers of segments.
+    assert [event.id for event in response.events] == [f"event-{n}" for n in range(1, 5)]
+    assert all(event.data and event.retry is None for event in response.events)
     response = await (await speaker("session", address.port)).call("chatty", {"progressToken": 1})
     first, *others = response.events
     assert first.data == ""
@@ -79,6 +82,17 @@ async def test_only_streams_of_sessions_can_be_resumed(address: Address) -> None
     assert None not in ids
     assert len(set(ids)) == len(ids)
     assert len(others) == 5
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_every_message_is_an_event_of_the_type_message(address: Address, dialect: str) -> None:
+    response = await (await speaker(dialect, address.port)).call("chatty", {"progressToken": 1})
+    events = [event for event in response.body.decode().split("\n\n") if "data: {" in event]
+    assert len(events) == len(response.frames) >= 4
+    for event in events:
+        names = [line.partition(": ")[0] for line in event.split("\n")]
+        assert names == (["event", "data"] if dialect == "modern" else ["event", "id", "data"])
+        assert event.startswith("event: message\n")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -25,10 +25,21 @@ _YIELD_SECONDS = 0.02
 
 
 class EventStream:
-    """An event stream. `create_buffer` is for streams that the client can resume."""
+    """An event stream. `create_buffer` is for streams that the client can resume.
 
-    def __init__(self, send: Send, create_buffer: Callable[[], EventBuffer] | None = None) -> None:
+    With `numbers_events`, the events of another stream have ids too.
+    """
+
+    def __init__(
+        self,
+        send: Send,
+        create_buffer: Callable[[], EventBuffer] | None = None,
+        *,
+        numbers_events: bool = False,
+    ) -> None:
         self._send = send
+        self._numbers_events = numbers_events
+        self._count = 0
         self._create_buffer = create_buffer
         self._lock = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
@@ -85,8 +96,15 @@ class EventStream:
     async def _event(self, data: bytes, *, last: bool) -> None:
         async with self._lock:
             await self._start()
-            event = sse.event(data) if self._buffer is None else self._buffer.add(data, last=last)
-            await self._put(event, last=last)
+            await self._put(self._encode(data, last=last), last=last)
+
+    def _encode(self, data: bytes, *, last: bool) -> bytes:
+        if self._buffer is not None:
+            return self._buffer.add(data, last=last)
+        if not self._numbers_events:
+            return sse.event(data)
+        self._count += 1
+        return sse.event(data, id=f"event-{self._count}")
 
     async def _start(self) -> None:
         if self._started:

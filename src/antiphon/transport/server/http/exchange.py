@@ -115,7 +115,11 @@ class Exchange(Supervised, Caller):
         """Return the event stream of the response."""
         if self.event_stream is None:
             session = self.session if self._resumable else None
-            self.event_stream = EventStream(self.send, None if session is None else session.create_stream)
+            self.event_stream = EventStream(
+                self.send,
+                None if session is None else session.create_stream,
+                numbers_events=self.dialect.numbers_events,
+            )
             self.has_resources = True
         return self.event_stream
 

@@ -104,6 +104,46 @@ async def test_a_task_is_answered_as_printed(unknown: Answer) -> None:
     assert fake.methods().count("tasks/input_response") == 1
 
 
+@pytest.mark.parametrize("unknown", REFUSALS)
+@pytest.mark.parametrize(
+    ("protocol", "asking", "given"),
+    [
+        ("DRAFT-000-messages", "000:137", "000:158"),
+        ("DRAFT-000-additional-info", "000:181", "000:214"),
+        ("DRAFT-001-messages", "001:94", None),
+        ("DRAFT-001-content", "001:227", None),
+    ],
+)
+async def test_a_server_of_an_earlier_draft_needs_no_session_either(
+    unknown: Answer, protocol: str, asking: str, given: str | None
+) -> None:
+    is_first = True
+
+    async def answer(reply: Reply) -> None:
+        nonlocal is_first
+        if reply.request.method != "tools/call":
+            await unknown(reply)
+        elif is_first:
+            is_first = False
+            question = {key: field for key, field in printed(asking).message.items() if key != "_meta"}
+            await reply.message({**question, "id": reply.request.id})
+        else:
+            await reply.result(DONE["result"])
+
+    async with (
+        asyncio.timeout(60),
+        serving(answer) as fake,
+        Client(fake.url, elicit=answer_form, sample=lambda params: "Paris", protocol=protocol) as client,
+    ):
+        assert client.version == protocol
+        assert (await client.call("get_weather", city="New York")).text.startswith("Current weather")
+    _, again = [heard for heard in fake.heard if heard.method == "tools/call"]
+    if given is not None:
+        assert again.body["elicitation"] == printed(given).message["elicitation"]
+    else:
+        assert "Hello World!" in json.dumps(again.body)
+
+
 async def test_a_server_that_refuses_in_json_is_asked_nothing_else() -> None:
     async with connected(refuse) as (_, fake):
         pass

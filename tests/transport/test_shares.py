@@ -262,6 +262,30 @@ async def test_a_function_that_waits_for_another_thread_does_not_wait_for_its_ow
         assert [(await call).text for call in calls] == ["done"] * 2
 
 
+async def test_functions_that_hold_all_threads_and_wait_for_others_do_not_wait_for_ever() -> None:
+    server = Server(
+        "tests", authenticate=BearerTokens({"ada": "ada", "bob": "bob"}), limits=Limits(max_threads=4)
+    )
+    together = threading.Barrier(4)
+
+    def double(number: int) -> int:
+        return 2 * number
+
+    @server.tool
+    def add_doubles(ctx: Context) -> int:
+        together.wait(60)
+
+        def again(number: int) -> int:
+            return ctx.wait(ctx.step(double, number))
+
+        return sum(ctx.wait(ctx.map(double, range(10)))) + ctx.wait(ctx.step(again, 5))
+
+    async with serving(server) as where:
+        callers = [Modern(where.port, headers=headers) for headers in (ADA, BOB, ADA, BOB)]
+        calls = [asyncio.create_task(each.call("add_doubles")) for each in callers]
+        assert [(await call).text for call in calls] == ["100"] * 4
+
+
 async def test_calls_that_wait_for_a_thread_can_be_abandoned() -> None:
     waiting = Waiting(max_threads=2)
     async with serving(waiting.server) as where:

@@ -40,6 +40,9 @@ _thread_of_function: contextvars.ContextVar[int] = contextvars.ContextVar("antip
 _share: contextvars.ContextVar[str] = contextvars.ContextVar("antiphon_share", default="")
 """Whose share of the threads functions use in this context."""
 
+_lender: contextvars.ContextVar[int] = contextvars.ContextVar("antiphon_lender", default=0)
+"""The thread of the pool whose function waits for what goes on in this context."""
+
 Emit: TypeAlias = Callable[[Any], Awaitable[None]]
 """Sends one yielded value to the caller."""
 
@@ -62,7 +65,8 @@ class ThreadExecutor:
     """The thread pool for functions that are not `async`, created at the first call of one.
 
     Functions of the callers with one share run in at most `most_of_share` threads at once. Callers that wait
-    take turns: a thread that comes free goes to the one that has fewest.
+    take turns: a thread that comes free goes to the one that has fewest. A function that waits for another
+    one lends it its place: a thread beside the pool, so that functions never wait for each other for ever.
     """
 
     def __init__(self, size: int, most_of_share: int | None = None) -> None:
@@ -71,12 +75,15 @@ class ThreadExecutor:
         self._executor: Executor | None = None
         self._submitted: set[_Outcome] = set()
         self._lock = threading.Lock()
-        self._waiting: dict[str, dict[_Outcome, _Work]] = {}
-        """The functions of each share that wait for a thread. The one that had one longest ago is first."""
+        self._waiting: dict[str, dict[_Outcome, tuple[_Work, int]]] = {}
+        """The functions of each share that wait for a thread, with their lenders, or 0. The share that had a
+        thread longest ago is first."""
         self._used: dict[str, int] = {}
         """How many threads the functions of each share have."""
         self._busy = 0
         """How many threads are used in all."""
+        self._lent: set[int] = set()
+        """The threads whose functions have lent their places. A thread beside the pool has each of these."""
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call a function in a thread, with a copy of the current context variables."""
@@ -84,16 +91,23 @@ class ThreadExecutor:
             from concurrent.futures import ThreadPoolExecutor
 
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon")
-        share = _share.get()
+        share, lender = _share.get(), _lender.get()
         submitted: _Outcome = concurrent.futures.Future()
         self._submitted.add(submitted)
         submitted.add_done_callback(functools.partial(self._forget, share))
         work = functools.partial(contextvars.copy_context().run, _in_pool, function, kwargs)
         with self._lock:
-            self._waiting.setdefault(share, {})[submitted] = work
+            self._waiting.setdefault(share, {})[submitted] = work, lender
             following = self._next()
+            is_lent = following is None and lender != 0 and lender not in self._lent
+            if is_lent:
+                self._lent.add(lender)
+                self._take(share, submitted)
         if following is not None:
             self._executor.submit(self._work, *following)
+        elif is_lent:
+            lent = (share, lender, submitted, work)
+            threading.Thread(target=self._work_lent, args=lent, name="antiphon-lent", daemon=True).start()
         return asyncio.wrap_future(submitted)
 
     def _next(self) -> tuple[str, _Outcome, _Work] | None:
@@ -104,14 +118,31 @@ class ThreadExecutor:
         if not shares:
             return None
         share = min(shares, key=lambda share: self._used.get(share, 0))
-        waiting = self._waiting[share]
-        done = next(iter(waiting))
-        work = waiting.pop(done)
-        if not waiting:
-            del self._waiting[share]
+        done = next(iter(self._waiting[share]))
         self._used[share] = self._used.get(share, 0) + 1
         self._busy += 1
-        return share, done, work
+        return share, done, self._take(share, done)
+
+    def _take(self, share: str, done: _Outcome) -> _Work:
+        """Take a function from those that wait."""
+        waiting = self._waiting[share]
+        work, _ = waiting.pop(done)
+        if not waiting:
+            del self._waiting[share]
+        return work
+
+    def _work_lent(self, share: str, lender: int, done: _Outcome, work: _Work) -> None:
+        """Call functions that a function of the pool waits for, one after the other, until none is left."""
+        while True:
+            if done.set_running_or_notify_cancel():
+                _settle(done, work)
+            with self._lock:
+                waiting = self._waiting.get(share, {}).items()
+                following = next((each for each, (_, by) in waiting if by == lender), None)
+                if following is None:
+                    self._lent.discard(lender)
+                    return
+                done, work = following, self._take(share, following)
 
     def _most_of(self, share: str) -> int:
         return self._most_of_share if share else self._size
@@ -209,7 +240,7 @@ def _in_thread(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _in_pool(function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-    _share.set("")  # what the function calls in further threads must not wait for its own one
+    _lender.set(threading.get_ident())
     return _in_thread(function, kwargs)
 
 

@@ -250,7 +250,7 @@ DIFFERENCES: Sequence[Difference] = (
         _text("Â°", "°"),
         [
             ("000:37", EVERY),
-            ("002:1125", DRAFTS),
+            ("002:1125", CORE),
             ("000:158", SESSION + MESSAGES + LISTS),
             ("000:214", SESSION + LISTS),
             ("002:297", DRAFT + SESSION + STATELESS),
@@ -267,7 +267,8 @@ DIFFERENCES: Sequence[Difference] = (
             ("000:158", SESSION + MESSAGES + LISTS),
             ("000:181", LISTS),
             ("000:214", SESSION + LISTS),
-            ("000:282 002:1125", DRAFTS),
+            ("000:282", DRAFTS),
+            ("002:1125", CORE),
             ("002:297", DRAFT + SESSION + STATELESS),
             ("002:1240", DRAFT + STATELESS),
         ],
@@ -278,7 +279,7 @@ DIFFERENCES: Sequence[Difference] = (
         "`working`, `input_required`, `completed`",
         "The protocol and 002 spell them so.",
         _each(_spelled),
-        [("001:35 001:65", CORE), ("001:156", DRAFTS)],
+        [("001:35 001:65 001:156", CORE)],
     ),
     Difference(
         "a task in the first message of a stream",
@@ -294,7 +295,7 @@ DIFFERENCES: Sequence[Difference] = (
         "`Task has been created for get_weather tool invocation.`; `call tasks/result`",
         "The messages are those of 002, for every tool. There is no method `get/result`.",
         _message,
-        [("000:93 004:174 004:299 004:215", CORE), ("001:156", DRAFTS)],
+        [("000:93 001:156 004:174 004:299 004:215", CORE)],
     ),
     Difference(
         "the fields of a task",
@@ -302,7 +303,7 @@ DIFFERENCES: Sequence[Difference] = (
         "all fields in every task",
         "2025-11-25 requires the times, and one shape for all is easier to read.",
         _each(_all_fields),
-        [("000:93 001:35 001:65 004:215", CORE), ("001:156", DRAFTS)],
+        [("000:93 001:35 001:65 001:156 004:215", CORE)],
     ),
     Difference(
         "related-task metadata in every message of a stream",
@@ -414,7 +415,7 @@ DIFFERENCES: Sequence[Difference] = (
         "those of this task",
         "The message is printed for a task of another tool.",
         _each(lambda frame: frame["result"].update(pollInterval=5000)),
-        [("002:967", DRAFTS)],
+        [("002:967", CORE)],
     ),
     Difference(
         "metadata of a task's result",
@@ -422,7 +423,7 @@ DIFFERENCES: Sequence[Difference] = (
         "related-task metadata",
         "001 and 002 print it in the result of a task.",
         _each(lambda frame: frame["result"].update(_meta=RELATED)),
-        [("002:1125", DRAFTS)],
+        [("002:1125", CORE)],
     ),
     Difference(
         "a question as a request of the server",
@@ -432,7 +433,7 @@ DIFFERENCES: Sequence[Difference] = (
         _as_requests,
         [
             (
-                "000:137 000:181 001:227 002:247 002:482 002:604 002:665 002:1240",
+                "000:137 000:181 001:94 001:227 002:247 002:482 002:604 002:665 002:1240",
                 SESSION,
             )
         ],

@@ -223,6 +223,40 @@ async def test_headers_that_repeat_arguments_are_those_of_the_tool_that_has_the_
     assert server.engine.mirrored == headers
 
 
+class Watched(ForeignTool):
+    """A tool that counts how often the registry looks at what it is offered for."""
+
+    __slots__ = ("_kept",)
+    looks = 0
+
+    @property
+    def offer(self) -> Any:
+        Watched.looks += 1
+        return self._kept
+
+    @offer.setter
+    def offer(self, value: Any) -> None:
+        self._kept = value
+
+
+@pytest.mark.parametrize("is_switched", [False, True])
+async def test_a_change_of_one_tool_among_many_looks_at_that_one(
+    server: Server, shop: Shop, is_switched: bool
+) -> None:
+    def watched(name: str) -> Watched:
+        return Watched(ToolDefinition(name, SCHEMA), shop.call, server.engine.threads)
+
+    tools = [watched(f"t{number}") for number in range(300)]
+    server.engine.replace(shop, "tools", tools, {})
+    if is_switched:
+        server.disable("t7")
+    Watched.looks = 0
+    server.engine.replace(shop, "tools", [*tools[1:], watched("new")], {})
+    assert Watched.looks <= 2
+    assert len(server.tools) == 300 - is_switched
+    assert ("t7" in server.tools) is not is_switched
+
+
 async def test_its_tools_run_as_tasks_and_need_scopes_as_others_do(shop: Shop, server: Server) -> None:
     async with server.running():
         server.engine.replace(shop, "tools", [shop.tool("slow", task="optional", scopes=["buy"])], {})

@@ -227,6 +227,7 @@ class ServerProvider(Provider):
         """
         registry, turn = self._inner.registry, Turn()
         for kind in kinds:
+            before = self._engine.registry.claims(self, kind)
             copies: dict[str, tuple[Item, bool, Item]] = {}
             items: list[Item] = []
             left_out: set[str] = set()
@@ -243,6 +244,8 @@ class ServerProvider(Provider):
                     left_out.add(_key(had[2]))
                     continue
                 items.append(had[2])
+                if isinstance(had[2], Tool) and before.get(had[2].name) is not had[2]:
+                    self._engine.prepare(had[2])  # here, because others have their turn between
             mirrored = {}
             if kind == "tools":
                 mirrored = {self._qualified(tool): headers for tool, headers in self._inner.mirrored.items()}

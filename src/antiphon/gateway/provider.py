@@ -388,7 +388,7 @@ class UpstreamProvider(Provider):
         reserved = other_prefixes(self.prefix, [each.prefix for each in registry.providers])
         items: list[Tool | Resource | Prompt] = []
         mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
-        turn = Turn()
+        before, turn = registry.claims(self, kind), Turn()
         for name, made in self._made[kind].items():
             await turn.step()
             key = _key(made.item)
@@ -398,6 +398,8 @@ class UpstreamProvider(Provider):
                 problems.setdefault("a template of another server has this URI", []).append(name)
             else:
                 items.append(made.item)
+                if isinstance(made.item, Tool) and before.get(key) is not made.item:
+                    self._engine.prepare(made.item)  # here, because others have their turn between
                 if made.headers:
                     mirrored[key] = made.headers
         self._problems[kind] = problems

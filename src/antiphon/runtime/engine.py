@@ -196,7 +196,7 @@ class Engine:
         """Offer a tool; raises `DefinitionError` if its name is taken, or if its App is missing by now."""
         if self._users:
             self.registry.check_ui(tool)
-        self._prepare(tool)
+        self.prepare(tool)
         self.registry.add_tool(tool)
         if mirrored:
             self.mirrored[tool.name] = mirrored
@@ -224,7 +224,7 @@ class Engine:
         before = self.registry.claims(provider, kind)
         new = [item for item in items if isinstance(item, Tool) and before.get(item.name) is not item]
         for tool in new:
-            self._prepare(tool)
+            self.prepare(tool)
         changed = self.registry.replace(provider, kind, items, written)
         if kind == "tools":
             self._mirrored_by[provider] = mirrored
@@ -235,17 +235,15 @@ class Engine:
         if any(tool.has_artifacts for tool in new):
             self._offer_artifacts()
 
-    def _follow(self, tools: Collection[str]) -> None:
+    def _follow(self, changed: Collection[str]) -> None:
         """Take note of the tools that are offered under some names now, or that none is."""
-        for name in tools:
+        for name in set(self.mirrored).union(*self._mirrored_by.values()).intersection(changed):
             owner = self.registry.owner("tools", name)
-            if owner is not None:
+            if owner is not None and (headers := self._mirrored_by[owner].get(name)):
+                self.mirrored[name] = headers
+            elif owner is not None or name not in self.registry.registered("tools"):
                 self.mirrored.pop(name, None)
-                if headers := self._mirrored_by[owner].get(name):
-                    self.mirrored[name] = headers
-            elif name not in self.registry.registered("tools"):
-                self.mirrored.pop(name, None)
-                self.telemetry.forget(name)
+        self.telemetry.forget(set(changed) - self.registry.registered("tools").keys())
 
     def describe(self, provider: Provider, instructions: str | None) -> None:
         """Add the instructions of a provider to those of the author, in place of its earlier ones."""
@@ -257,7 +255,8 @@ class Engine:
         """The instructions of the author and of all providers."""
         return self._dispatcher.instructions
 
-    def _prepare(self, tool: Tool) -> None:
+    def prepare(self, tool: Tool) -> None:
+        """Give a tool the counters of its name, and what else it has of the server."""
         tool.counters = self.telemetry.counters_of(tool.name)
         if self.protected_resource is not None and self.protected_resource.scopes:
             tool.is_restricted = True

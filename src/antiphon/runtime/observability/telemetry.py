@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -123,9 +123,10 @@ class Telemetry:
             counters = self._tools[tool] = ToolCounters()
         return counters
 
-    def forget(self, tool: str) -> None:
-        """Forget the counters of a tool that the server no longer has. A tool of that name begins anew."""
-        self._tools.pop(tool, None)
+    def forget(self, tools: Iterable[str]) -> None:
+        """Forget the counters of tools that the server no longer has. A tool of such a name begins anew."""
+        for tool in tools:
+            self._tools.pop(tool, None)
 
     @property
     def counters(self) -> Mapping[CallKey, int]:

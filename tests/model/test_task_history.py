@@ -172,6 +172,19 @@ def test_claims_that_were_given_back_are_counted_before_and_after_the_report() -
     assert after.lost_runs(6) == 1
 
 
+def test_who_ran_beside_a_task_counts_until_it_makes_progress() -> None:
+    entries: list[tuple[str, dict[str, Any]]] = [
+        ("recorded", by(2, {"attempt": 1, "group": 12})),
+        ("recorded", by(3, {"attempt": 2, "released": True, "most": 6})),
+    ]
+    read = history(*entries)
+    assert (read.group, read.most) == (12, 6)
+    later = history(*entries, ("recorded", by(4, {"attempt": 2, "most": 6, "group": 5})))
+    assert (later.group, later.most) == (5, 6)
+    progress = history(*entries, ("recorded", by(4, STEP)))
+    assert (progress.group, progress.most) == (0, 0)
+
+
 def test_versions_without_reports_read_one_as_a_release() -> None:
     for entries, token, lost in REPORTABLE:
         found = history(*entries).survival(token, 0)

@@ -32,7 +32,7 @@ class TaskHistory:
     or with an entry that has `released`, or is released without an entry: then the next entry has the number
     of such claims. An entry with `attempt` notes a loss that was counted. Progress (a step, segments, an
     answer) starts the count again. With `group`, an entry says how many tasks that had lost a worker ran in
-    the process of the run, at most; with `most`, how many may from then on.
+    the process of the run, at most; with `most`, how many suspects may from then on.
 
     A worker that lives on may report that it has lost a claim in an outage: that was no lost run. Versions
     without such reports read the entry (`survived`) as the release of that claim, with the count after it.
@@ -88,7 +88,7 @@ class TaskHistory:
         self.group = 0
         """How many tasks that had lost a worker ran in the process of the last run; 0 if nobody knows."""
         self.most = 0
-        """How many such tasks may run in the process of the next run; 0 for any number."""
+        """How many suspects may run in the process of the next run; 0 for any number."""
         self._lost = 0
         self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
         self._in_order = True  # whether the last entry queued the task in order

@@ -174,3 +174,22 @@ async def test_a_task_that_runs_alone_learns_that_another_lost_one_begins_beside
         gate.set()
         assert {(await end_of(store, id)).state for id in (alone, beside)} == {"done"}
     assert (groups[alone][-2:], groups[beside]) == ([1, 2], [2])
+
+
+async def test_a_suspect_does_not_wait_for_a_task_that_is_none_and_is_not_given_up_beside_it(
+    clock: Clock,
+) -> None:
+    store, gate = FaultyStore(clock), asyncio.Event()
+    await store.open()
+    waiting = Waiting(store, gate)
+    async with waiting.server.running():
+        beside = await queued_task(store, "long", {"number": 1}, id=1, lost=1)
+        await until(lambda: waiting.started == {1})
+        suspect = await queued_task(store, "long", {"number": 2}, id=2, lost=3, group=2)
+        await until(lambda: store.calls["release"] >= 1)
+        clock.now += 2.1  # the delay of the third lost worker
+        await until(lambda: waiting.started == {1, 2})
+        groups = [data["group"] for _, data in await log_entries(store, suspect) if "group" in data]
+        gate.set()
+        assert {(await end_of(store, id)).state for id in (suspect, beside)} == {"done"}
+    assert groups[-1] == 2

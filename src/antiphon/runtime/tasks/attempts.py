@@ -83,15 +83,15 @@ class SuspectGroup:
     def admit(self, found: Sequence[tuple[ClaimedTask, Tool]]) -> Collection[ClaimedTask]:
         """Return which of these tasks may run now, and add them to the group; each has lost a worker.
 
-        Nobody waits for a suspect who is none. Of the suspects, those that may have most beside them come
-        first, so that as many as possible run.
+        Only suspects wait, and only for suspects. Of these, those that may have most beside them come first,
+        so that as many as possible run.
         """
         self._members = {member: suspect for member, suspect in self._members.items() if _lost(member)}
         admitted: list[ClaimedTask] = []
         suspects = {claimed: _is_suspect(claimed, tool) for claimed, tool in found}
         for claimed in sorted(suspects, key=lambda claimed: (suspects[claimed], -_most(claimed))):
-            bounds = [_most(member) for member, suspect in self._members.items() if suspect]
-            if not suspects[claimed] or len(self._members) < min(_most(claimed), *bounds, math.inf):
+            running = [_most(member) for member, suspect in self._members.items() if suspect]
+            if not suspects[claimed] or len(running) < min(_most(claimed), *running, math.inf):
                 self._members[claimed] = suspects[claimed]
                 admitted.append(claimed)
                 self._refused = 0
@@ -146,7 +146,7 @@ def _lost(claimed: ClaimedTask) -> int:
 
 
 def _most(claimed: ClaimedTask) -> float:
-    """Return how many tasks that have lost a worker may run in the process of this one, with it."""
+    """Return how many suspects may run in the process of a task, with it."""
     return claimed.most or math.inf
 
 

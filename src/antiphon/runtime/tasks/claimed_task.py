@@ -158,9 +158,9 @@ class ClaimedTask:
         self.refusals = 0
         """How many of these attempts failed before the function ran."""
         self.most = 0
-        """How many tasks that have lost a worker may run in this process, with this one; 0 for any number."""
+        """How many suspects may run in this process, with this task; 0 for any number."""
         self.group = 0
-        """How many such tasks the log says that run in this process, at most."""
+        """How many tasks that have lost a worker run in this process at most, as the log says."""
         self.quiet_releases = 0
         self.requeues = False  # whether a release puts the task behind the others of its principal
         """How many claims were released without an entry since the last entry of a worker."""

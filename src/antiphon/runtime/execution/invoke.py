@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from antiphon.errors import Failure
+from antiphon.errors import Failure, LeaseLost, StoreUnavailable
 from antiphon.model.outcome import InputRequired, Result
 from antiphon.model.question import place_answers
 from antiphon.runtime.artifacts.artifact import takes_artifacts
@@ -204,7 +204,8 @@ class AuthorFunction:
         except BaseException:
             if run.suspending and not run.threaded:
                 work.uncancel()
-            run.raise_if_lost()  # in place of an error of the function as it unwound
+            if isinstance(run.lost, LeaseLost | StoreUnavailable):
+                run.raise_if_lost()  # in place of an error of the function as it unwound
             if run.mismatch is not None:
                 raise run.mismatch from None
             raise

@@ -35,6 +35,10 @@ _LAST_WAIT_SECONDS = 5.0
 """How long a function that was cancelled for the second time may take."""
 
 
+class _NothingBegins(StoreError):
+    """The function has come to where its task stopped. An error that it raises as it unwinds is its own."""
+
+
 def cancel_run(task: asyncio.Task[Any], id: str, timeout: float) -> None:
     """Cancel a run once, so that its cleaning up is not interrupted; once more after `timeout` seconds."""
     if task.done() or task.cancelling():
@@ -172,14 +176,14 @@ async def _run(claimed: ClaimedTask, tool: Tool, environment: Environment, timeo
 
 async def _perform(claimed: ClaimedTask, tool: Tool, environment: Environment) -> None:
     async def refuse() -> None:
-        raise LeaseLost(f"The task {claimed.task.id} was cancelled: nothing further begins in it.")
+        raise _NothingBegins(f"The task {claimed.task.id} was cancelled: nothing further begins in it.")
 
     call = call_of(claimed, confirm=refuse, responses={})
     function = tool.function
     if function.takes_context:  # any other function has stopped nowhere
         try:
             await function.run(call, function.bind(call.request.arguments), environment)
-        except LeaseLost:  # it came to where it had stopped, and has unwound
+        except (LeaseLost, _NothingBegins):  # it came to where it had stopped, and has unwound
             return
         except UNSAFE_IN_TASKS as error:
             raise as_exception(error) from error

@@ -70,6 +70,29 @@ def test_reports_that_a_server_without_a_name_has_no_tools() -> None:
     assert (raised.value.message, raised.value.code) == ("The server has no tools.", USAGE)
 
 
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+def test_a_server_that_opens_no_session_and_lists_no_tools_is_called_all_the_same(
+    status: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = responding_with({"tools/call": {"content": [{"type": "text", "text": "Sunny."}]}})
+
+    def answer(verb: str, body: str) -> bytes:
+        asked = json.loads(body) if body else {}
+        if asked.get("method") == "tools/call":
+            return known(verb, body)
+        if status.startswith("404"):
+            return http_response(status)
+        error = {"jsonrpc": "2.0", "id": asked.get("id"), "error": {"code": -32601, "message": "What?"}}
+        return http_response(kind="application/json", body=json.dumps(error))
+
+    with raw_http_server(answer) as address:
+        code = call_tool(
+            target(address), "get_weather", ("city=New York",), None, no_answers(), as_json=False
+        )
+    assert code == 0
+    assert capsys.readouterr().out == "Sunny.\n"
+
+
 def test_an_error_response_exits_with_code_3() -> None:
     answers = {"tools/list": TOOLS, "tools/call": -32602}
     with (

@@ -59,4 +59,4 @@ def _argument(name: str, prop: Any, schema: Mapping[str, Any], required: set[str
 async def _fetch_tools(target: Target) -> Sequence[ToolDefinition]:
     async with target.client() as client:
         # A server without tools need not implement tools/list.
-        return await client.tools() if "tools" in client.capabilities else []
+        return await client.tools() if client.offers.tools else []

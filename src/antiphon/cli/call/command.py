@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from antiphon.cli.call.questions import ElicitationHandler
 from antiphon.cli.exit_codes import FAILED, CommandError
 from antiphon.cli.saving import SAVE_HINT
 from antiphon.cli.targets import Target, run_async
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, BadAnswer, MethodNotFound, Unreachable
 from antiphon.model.notification import Progress
 from antiphon.model.outcome import Result
 from antiphon.printable import printable
@@ -218,7 +218,17 @@ async def _prepare_call(
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
     """Connect and parse the arguments. On exit, raise the handler's error if a question had no answer."""
     async with answering_client(target, handler, display, elicit, on_progress) as client:
-        if "tools" not in client.capabilities:
+        if not client.offers.tools:
             raise CommandError(f"{handler.server_name} has no tools.")
-        tool = find_by_name("tool", name, await client.tools())
-        yield client, parse_arguments(pairs, args, tool.input_schema)
+        yield client, parse_arguments(pairs, args, await _input_schema(client, name))
+
+
+async def _input_schema(client: Client, name: str) -> Mapping[str, Any]:
+    """Return the schema of a tool's arguments; empty for a server that opens no session and has no list."""
+    try:
+        tools = await client.tools()
+    except (MethodNotFound, BadAnswer, Unreachable):
+        if client.capabilities:
+            raise
+        return {}
+    return find_by_name("tool", name, tools).input_schema

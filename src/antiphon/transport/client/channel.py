@@ -21,7 +21,7 @@ Receiver: TypeAlias = Callable[[Frame], Awaitable[None]]
 
 
 class Channel(Protocol):
-    """A channel to one server. It is opened once and closed once, even if opening failed."""
+    """A channel to one server. It is closed even if opening failed, and may be opened again after that."""
 
     @property
     def has_streams(self) -> bool:

@@ -263,6 +263,8 @@ GUARDING_ENDS = [
     "app = mcp.streamable_http_app(auth=settings, token_verifier=Verifier())",
     "app = mcp.http_app('/mcp', [Middleware(Refuse)])",
     "app = server.asgi()\nserve(Refuse(app=app))",
+    "if __name__ == '__main__':\n    mcp.auth = verifier\n    mcp.run('http')",
+    "def main():\n    mcp.add_middleware(Check())\n    mcp.run()\nif __name__ == '__main__':\n    main()",
 ]
 OPEN_ENDS = [
     "if __name__ == '__main__':\n    mcp.run('http', port=8000)",
@@ -274,6 +276,7 @@ OPEN_ENDS = [
     "app = mcp.http_app()\napp.add_middleware(CORSMiddleware, allow_origins=['*'])",
     "client = TestClient(mcp.http_app())\ncheck(client)",
     "requests.get(url, auth=auth)\napp = server.asgi()",
+    "mcp.auth = verifier\nif __name__ == '__main__':\n    mcp.run()",  # its server has it
     "api = FastAPI(middleware=[Middleware(Refuse)])",  # it has nothing of the server
 ]
 

@@ -57,7 +57,9 @@ def guards_server(source: bytes) -> bool:
         return False
     nodes = list(ast.walk(tree))
     apps = _Apps(nodes)
-    return any(_guards(node, apps) for node in nodes if isinstance(node, ast.Call))
+    return any(_guards(node, apps) for node in nodes if isinstance(node, ast.Call)) or any(
+        map(_adds_guard, _run_as_program(nodes))
+    )
 
 
 class _Apps:
@@ -124,6 +126,32 @@ def _guards(call: ast.Call, apps: _Apps) -> bool:
         return True  # an ASGI app of the program calls the other one
     is_passed_on = any(map(apps.has, _values(call)))
     return is_passed_on and name not in _SERVES | _LOOKS | HARMLESS
+
+
+def _run_as_program(nodes: list[ast.AST]) -> Iterator[ast.AST]:
+    """Yield what is run only if a file is run as a program: such a block, and the functions that it calls."""
+    functions = {
+        each.name: each for each in nodes if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    for block in nodes:
+        if isinstance(block, ast.If) and "__name__" in map(_last_name, ast.walk(block.test)):
+            for node in ast.walk(block):
+                yield node
+                if isinstance(node, ast.Call) and (called := functions.get(_last_name(node.func))):
+                    yield from ast.walk(called)
+
+
+def _adds_guard(node: ast.AST) -> bool:
+    """Return whether a statement gives a server authentication or middleware."""
+    if isinstance(node, ast.Assign):
+        is_empty = isinstance(node.value, ast.Constant) and not node.value.value
+        return not is_empty and any(
+            isinstance(each, ast.Attribute) and each.attr in GUARDS for each in node.targets
+        )
+    if not isinstance(node, ast.Call) or _last_name(node.func) != "add_middleware" or not node.args:
+        return False
+    first = node.args[0]
+    return _last_name(first.func if isinstance(first, ast.Call) else first) not in HARMLESS
 
 
 def _is_harmless(value: ast.AST | None) -> bool:

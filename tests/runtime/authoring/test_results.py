@@ -65,7 +65,6 @@ IMAGE = Image("YQ==", "image/png")
         (float, 1.5, 1.5, True),
         (bool, True, True, True),
         (list[int], [1, 2], [1, 2], True),
-        (list[str], ["a"], ["a"], True),
         (Point | None, None, None, True),
         (Point | None, Point(x=1), {"x": 1, "why": 0}, True),
         (str | int, "a", "a", True),
@@ -98,6 +97,16 @@ def test_typed_values_are_structured_and_readable(returns: Any, value: Any, data
         (list[Image], [IMAGE, IMAGE], [IMAGE, IMAGE]),
         (list[Text | Image], [Text("a"), IMAGE], [Text("a"), IMAGE]),
         (list[str | Image], ["a", IMAGE], [Text("a"), IMAGE]),
+        (list[str | Image], ["a", "b"], [Text("a"), Text("b")]),
+        (list[str | Image], [], []),
+        (list[str | Image] | None, ("a", "b"), [Text("a"), Text("b")]),
+        (list[str | Image] | None, None, []),
+        (list[str | Image] | str, "a", [Text("a")]),
+        (Annotated[list[str | Image], "note"], ["a", "b"], [Text("a"), Text("b")]),
+        (list[dict[str, int] | Image], [{"b": 1}, {"b": 2}], [Text('{"b":1}'), Text('{"b":2}')]),
+        (tuple[str | Text, ...], ("a", "b"), [Text("a"), Text("b")]),
+        (Any, ["a", "b"], [Text("a"), Text("b")]),
+        (Any, [], [Text("[]")]),
         (Any, ["a", IMAGE, {"b": 1}], [Text("a"), IMAGE, Text('{"b":1}')]),
         (list[Any], ["a", IMAGE, {"b": 1}], [Text("a"), IMAGE, Text('{"b":1}')]),
         (list[Any] | None, [IMAGE], [IMAGE]),
@@ -122,6 +131,42 @@ def test_text_and_blocks_are_content_alone(returns: Any, value: Any, content: li
     result = output.convert(value)
     assert list(result.content) == content
     assert not result.structured
+
+
+@pytest.mark.parametrize(
+    "returns",
+    [
+        list[str],
+        tuple[str, ...],
+        Sequence[str],
+        list[str] | None,
+        list[Annotated[str, Field(max_length=9)]],
+        Annotated[list[str], "note"],
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("value", [["a", "b"], ["a"], [], ["[1]", ""]], ids=repr)
+def test_a_list_of_strings_is_a_block_for_each_and_data(returns: Any, value: list[str]) -> None:
+    output = ResultBuilder("t", returns)
+    assert output.schema is not None
+    for given in (value, Result(data=value)):
+        result = output.convert(given)
+        assert list(result.content) == [Text(item) for item in value]
+        assert (result.structured, result.data, result.boxed) == (True, value, True)
+    content_only = ResultBuilder("t", returns, structured=False)
+    assert content_only.schema is None
+    result = content_only.convert(value)
+    assert (list(result.content), result.structured) == ([Text(item) for item in value], False)
+
+
+def test_a_list_of_strings_or_nothing_is_json_where_it_is_nothing() -> None:
+    result = ResultBuilder("t", list[str] | None).convert(None)
+    assert (result.text, result.data) == ("null", None)
+
+
+def test_a_list_of_anything_with_strings_alone_is_a_block_for_each_and_data() -> None:
+    result = ResultBuilder("t", list[Any]).convert(["a", "b"])
+    assert (list(result.content), result.data) == ([Text("a"), Text("b")], ["a", "b"])
 
 
 @pytest.mark.parametrize("returns", [list[Any], list, list[Any] | None, Sequence[Any]])

@@ -73,7 +73,10 @@ class ResultBuilder:
         returns = _without_outcomes(returns)
         self.returns_artifact = is_artifact(returns)
         self.schema: dict[str, Any] | None = None
+        is_listed = _is_list_of(returns, _have_block) or _is_list_of(returns, _are_texts)
         self.convert: Callable[[Any], Result] = _content_only if structured is False else _unstructured
+        if is_listed:
+            self.convert = _each_item(self.convert)
         self.is_text_only = True
         """Whether a string that the function returns is the whole result, without structured data."""
         if structured is False:
@@ -107,7 +110,7 @@ class ResultBuilder:
         schema = schema if output_schema is None else dict(output_schema)
         boxed = schema.get("type") != "object"
         self.schema = _or_reference(schema, boxed=boxed) if may_be_artifact else schema
-        self.convert = _structured(adapter, schema, boxed=boxed)
+        self.convert = _structured(adapter, schema, boxed=boxed, is_listed=is_listed)
         if output_schema is not None and not boxed:
             self.convert = _object_only(self.convert)
 
@@ -129,8 +132,8 @@ def blocks(value: Any) -> tuple[Block, ...]:
         return ()
     if isinstance(value, _BLOCKS):
         return (value,)
-    if isinstance(value, list | tuple) and any(_is_block(item) for item in value):
-        return tuple(block for item in value for block in blocks(item))
+    if isinstance(value, list | tuple) and (any(map(_is_block, value)) or _is_texts(value)):
+        return _blocks_of_items(value)
     if _is_block(value):
         return (cast(Block, to_jsonable(value)) if isinstance(value, Mapping) else _media_block(value),)
     if inspect.iscoroutine(value):
@@ -139,6 +142,10 @@ def blocks(value: Any) -> tuple[Block, ...]:
             f"The function returned the coroutine {value.__qualname__!r}: an `await` is missing."
         )
     return (Text(_json(value)),)
+
+
+def _blocks_of_items(items: Iterable[Any]) -> tuple[Block, ...]:
+    return tuple(block for item in items for block in blocks(item))
 
 
 def to_jsonable(value: Any) -> Any:
@@ -182,6 +189,17 @@ def _content_only(value: Any) -> Result:
     return Result(blocks(value))
 
 
+def _each_item(convert: Callable[[Any], Result]) -> Callable[[Any], Result]:
+    """Return a converter for a function that declares a list of texts and blocks: each item is content."""
+
+    def convert_items(value: Any) -> Result:
+        if isinstance(value, list | tuple | set):
+            return Result(_blocks_of_items(value))
+        return convert(value)
+
+    return convert_items
+
+
 def _list_or_blocks(value: Any) -> Result:
     """Convert a list of any values: one with content blocks is content, and any other is data too."""
     if isinstance(value, list | tuple) and not is_block(value):
@@ -209,7 +227,7 @@ def _serialized(result: Result) -> Result:
 
 
 def _structured(
-    adapter: pydantic.TypeAdapter[Any], schema: Mapping[str, Any], *, boxed: bool
+    adapter: pydantic.TypeAdapter[Any], schema: Mapping[str, Any], *, boxed: bool, is_listed: bool
 ) -> Callable[[Any], Result]:
     validate, dump = adapter.validate_python, adapter.dump_python
     declared: Mapping[str, Any] = schema.get("properties", {})
@@ -228,7 +246,10 @@ def _structured(
         own, text = custom_text(valid), _dumps(data).decode()
         if "null" in text:
             data = checked(data)
-        result: Result = Result((Text(text if own is None else own),), data=data)
+        if is_listed and (data == [] or _is_texts(data)):
+            result: Result = Result(tuple(map(Text, data)), data=data)
+        else:
+            result = Result((Text(text if own is None else own),), data=data)
         result.boxed = boxed
         return result
 
@@ -250,7 +271,8 @@ def _structured(
         result.data, result.structured, result.boxed = data, True, boxed
         if result.meta:
             result.meta = to_jsonable(result.meta)
-        _add_text(result, valid)
+        if not (is_listed and data == []):
+            _add_text(result, valid)
         return result
 
     def checked(data: Any) -> Any:
@@ -345,9 +367,10 @@ def _or_reference(schema: Mapping[str, Any], *, boxed: bool) -> dict[str, Any]:
 
 
 def _add_text(result: Result, value: Any) -> None:
-    """Add a text block with the data to a result without text. Results with an artifact get theirs later."""
+    """Add the data as text to a result without text. Results with an artifact get theirs later."""
     if result.artifact is None and not any(isinstance(block, Text) for block in result.content):
-        result.content = (*result.content, Text(_text_of(value, result.data)))
+        texts = result.data if _is_texts(result.data) else (_text_of(value, result.data),)
+        result.content = (*result.content, *map(Text, texts))
 
 
 def _text_of(value: Any, data: Any) -> str:
@@ -420,8 +443,8 @@ def _is_untyped(returns: Any) -> bool:
         return all(_is_untyped(member) for member in members)
     if _is_list_of_anything(returns):
         return True
-    if origin in (list, tuple, set):
-        return any(_has_block(member) for member in get_args(returns))
+    if _is_list_of(returns, _have_block):
+        return True
     if inspect.isclass(returns) and returns.__module__.partition(".")[0] in ("PIL", "matplotlib"):
         return True
     return returns in (Any, None, inspect.Parameter.empty) or returns in _UNTYPED
@@ -437,6 +460,30 @@ def _is_list_of_anything(returns: Any) -> bool:
     if origin in _LISTS:
         return all(member in (Any, Ellipsis) for member in inner)
     return returns in (list, tuple)
+
+
+def _is_list_of(returns: Any, fit: Callable[[Sequence[Any]], bool]) -> bool:
+    """Return whether an annotation has a list whose types of items fit."""
+    origin, inner = get_origin(returns), get_args(returns)
+    if origin is Annotated:
+        return _is_list_of(inner[0], fit)
+    if origin in (Union, types.UnionType):
+        return any(_is_list_of(member, fit) for member in inner)
+    return origin in (*_LISTS, set) and fit([member for member in inner if member is not Ellipsis])
+
+
+def _have_block(hints: Sequence[Any]) -> bool:
+    return any(map(_has_block, hints))
+
+
+def _are_texts(hints: Sequence[Any]) -> bool:
+    return bool(hints) and all(
+        hint is str or (get_origin(hint) is Annotated and get_args(hint)[0] is str) for hint in hints
+    )
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 def _has_block(hint: Any) -> bool:

@@ -38,12 +38,18 @@ class Raw(Protocol):
 
 
 class RawHttp:
-    """Over HTTP, with the version in the header."""
+    """Over HTTP, with the version in the header, and in a session if `open` was called."""
 
     def __init__(self, port: int, version: str) -> None:
         self.version = version
         self._port = port
         self._headers = {**JSON, "mcp-protocol-version": version}
+
+    async def open(self) -> None:
+        """Open a session, to which all later messages belong."""
+        frame = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": _initialize(self.version)}
+        answer = await http.request(self._port, "POST", self._headers, json.dumps(frame).encode())
+        self._headers["mcp-session-id"] = answer.headers["mcp-session-id"]
 
     async def frames(self, method: str, params: Mapping[str, Any], **beside: Any) -> list[Frame]:
         frame = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params, **beside}
@@ -87,23 +93,29 @@ class RawStdio:
         return refusal
 
 
+def _initialize(version: str) -> Frame:
+    modes = {"responses": {"modes": ["immediate", "streaming", "task"]}}
+    capabilities = {"elicitation": {}, "sampling": {}, "roots": {}, "tasks": modes}
+    client = {"name": "tests", "version": "1"}
+    return {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
+
+
 def _is_partial(frame: Frame) -> bool:
     return bool(frame.get("result", {}).get("isComplete") is False)
 
 
 @asynccontextmanager
 async def raw(channel: str, version: str) -> AsyncIterator[Raw]:
-    """A client of a version on a channel, `http` or `stdio`, to the server of `servers/shapes.py`."""
-    if channel == "http":
+    """A client of a version, over `http`, in a `session` of HTTP, or over `stdio`, of `servers/shapes.py`."""
+    if channel != "stdio":
         async with serving(create_server(store="memory:")) as address:
-            yield RawHttp(address.port, version)
+            client = RawHttp(address.port, version)
+            if channel == "session":
+                await client.open()
+            yield client
         return
     async with stdio_server("shapes.py") as server:
-        modes = {"responses": {"modes": ["immediate", "streaming", "task"]}}
-        capabilities = {"elicitation": {}, "sampling": {}, "roots": {}, "tasks": modes}
-        client = {"name": "tests", "version": "1"}
-        params = {"protocolVersion": version, "capabilities": capabilities, "clientInfo": client}
-        opened = await server.ask("initialize", params)
+        opened = await server.ask("initialize", _initialize(version))
         assert opened["result"]["protocolVersion"] == version
         yield RawStdio(server, version)
 

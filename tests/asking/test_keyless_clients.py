@@ -23,6 +23,8 @@ FORMS = {
     "The first?": {"name": "ada"},
     "The second?": {"name": "bob"},
     "May I?": "decline",
+    "Who gives?": {"name": "ada"},
+    "Who takes?": {"name": "bob"},
 }
 
 
@@ -139,6 +141,29 @@ async def test_answers_of_several_questions_may_be_given_in_any_order(client: Cl
         }
         asked = await client.call_once("both", resume=asked, answers=answers)
     assert asked.text == "ada: a line in Oslo, Main"
+
+
+async def test_answers_belong_to_what_was_asked_also_if_the_order_is_another_now(
+    client: Client, person: Person
+) -> None:
+    assert (await client.call("crossed")).text == "ada gives, bob takes"
+    assert sorted(person.asked) == ["Who gives?", "Who takes?"]
+
+
+@pytest.mark.parametrize("version", SHAPES)
+async def test_an_answer_to_a_withdrawn_question_answers_no_other(version: str) -> None:
+    asked = []
+    async with serving(create_server(store="memory:")) as address, Client(address.url) as other:
+
+        async def answer(question: Any) -> Any:
+            asked.append(question.message)
+            if question.message == "Who keeps it?":
+                await other.call("hurry")
+            return {"name": question.message}
+
+        async with Client(address.url, protocol=version, elicit=answer) as client:
+            assert (await client.call("impatient")).text == "Who deletes it? deletes it"
+    assert asked == ["Who keeps it?", "Who deletes it?"]
 
 
 async def test_a_state_of_another_client_is_an_error(client: Client) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import InvalidParams
-from antiphon.model.question import Elicit, Sample, place_answers
+from antiphon.model.question import Elicit, ListRoots, Sample, place_answers
 from antiphon.runtime.carriers import client as client_carrier
 from tests.asking.shapes import (
     CONTENT_001,
@@ -196,8 +196,9 @@ async def test_a_second_question_comes_with_the_state_of_the_first(either: Raw) 
 
 
 @pytest.mark.parametrize("version", [MESSAGES_000, INFO_000, MESSAGES_001])
-async def test_a_caller_that_returns_no_state_learns_what_to_do(version: str) -> None:
-    async with raw("http", version) as client:
+@pytest.mark.parametrize("channel", ["http", "session", "stdio"])
+async def test_a_caller_that_returns_no_state_learns_what_to_do(channel: str, version: str) -> None:
+    async with raw(channel, version) as client:
         for frame in (
             await last(client, "twice", reply(client, form(name="ada"))[0]),
             await last(client, "charge", arguments={"amount": 5}),
@@ -395,6 +396,10 @@ MODEL = Sample({})
 )
 def test_answers_are_placed_in_the_order_of_the_questions(answers: Any, placed: dict[str, Any]) -> None:
     assert place_answers({"a": A, "b": B, "m": MODEL}, answers) == placed
+
+
+def test_root_folders_which_no_draft_asks_for_have_no_place_in_the_order() -> None:
+    assert place_answers({"r": ListRoots(), "a": A, "b": B}, [None, form(x=1)]) == {"b": form(x=1)}
 
 
 @pytest.mark.parametrize(

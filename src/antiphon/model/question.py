@@ -140,7 +140,7 @@ def place_answers(questions: Mapping[str, Question], answers: Sequence[Any]) -> 
     """
     left, responses = list(answers), {}
     for key, question in questions.items():
-        response = _take(question, left)
+        response = None if isinstance(question, ListRoots) else _take(question, left)
         if response is not None:
             responses[key] = response
     for answer in left:

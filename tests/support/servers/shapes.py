@@ -79,6 +79,43 @@ def create_server(**options: object) -> Server:
         user = await ctx.elicit("Who?", User)
         return f"Held {user.name}"
 
+    @server.tool
+    async def crossed(ctx: Context) -> str:
+        """Ask two things, in another order when the step is in the journal."""
+        asks = asyncio.Event()
+
+        async def wait() -> None:
+            await asks.wait()
+
+        async def giver() -> User:
+            await ctx.step(wait)
+            return await ctx.elicit("Who gives?", User)
+
+        async def taker() -> User:
+            asks.set()
+            return await ctx.elicit("Who takes?", User)
+
+        first, second = await asyncio.gather(giver(), taker())
+        return f"{first.name} gives, {second.name} takes"
+
+    gives_up, has_given_up = asyncio.Event(), asyncio.Event()
+
+    @server.tool(replay=False)
+    async def impatient(ctx: Context) -> str:
+        """Ask one thing, withdraw it at the end of `hurry`, and ask another."""
+        keep = asyncio.create_task(ctx.elicit("Who keeps it?", User))
+        await gives_up.wait()
+        keep.cancel()
+        await asyncio.wait({keep})
+        has_given_up.set()
+        user = await ctx.elicit("Who deletes it?", User)
+        return f"{user.name} deletes it"
+
+    @server.tool
+    async def hurry() -> None:
+        gives_up.set()
+        await has_given_up.wait()
+
     @server.tool(task="optional")
     async def fail() -> str:
         raise Failure("It is broken")

@@ -17,8 +17,9 @@ import msgspec
 from antiphon import wall_clock
 from antiphon.errors import InternalError, InvalidParams, InvalidRequest, SealError
 from antiphon.model.outcome import InputRequired
-from antiphon.model.question import Question
+from antiphon.model.question import Question, place_answers
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
+from antiphon.model.task import dump_questions, load_questions
 from antiphon.runtime.carriers.base import Check
 from antiphon.runtime.carriers.seal import Seal, Use
 from antiphon.runtime.execution.fingerprints import json_spellings
@@ -107,10 +108,16 @@ class ClientCarrier:
         """Return the journal in the caller's request state, or a new one; raises `InvalidParams`."""
         if call.request.request_state is None:
             return Journal()
-        entries = self._opened(call, "state", self._unpacked)
+        journal = Journal(self._opened(call, "state", self._unpacked))
+        asked, answers = load_questions(journal.take_asked()), call.request_meta.answers
+        if asked and answers:
+            # The function may ask something else now, or in another order.
+            call.request = msgspec.structs.replace(
+                call.request, input_responses=place_answers(asked, answers)
+            )
         if self._use_once is not None:
             await self._check_first_use(call, self._use_once)
-        return Journal(entries)
+        return journal
 
     async def open_place(self, call: Call[Any]) -> HeldPlace:
         """Return where the run of a call waits, from the caller's request state; raises `InvalidParams`."""
@@ -150,7 +157,12 @@ class ClientCarrier:
 
     async def close(self, call: Call[Any], journal: Journal, stopped: InputRequired) -> InputRequired:
         """Seal the journal into the outcome, if the next round needs it or a state is used once."""
-        if journal.is_needed or not stopped.questions or self._use_once is not None:
+        meta = call.request_meta
+        # Answers without keys belong to what the caller was asked, in the order in which it was asked.
+        in_order = meta.answers is not None and meta.returns_state and len(stopped.questions) > 1
+        if journal.is_needed or not stopped.questions or self._use_once is not None or in_order:
+            if meta.answers is not None:
+                journal.note_asked(dump_questions(stopped.questions))
             # Reading the id records it: a round that is sent twice has the same idempotency keys.
             _ = journal.id
             stopped.sealed = self._sealed(call, self._packed(call, journal.entries), "state")

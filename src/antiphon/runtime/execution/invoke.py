@@ -146,9 +146,9 @@ class AuthorFunction:
                 await carrier.open(call)  # a state that does not open is refused, used or not
             return await self.invoke(**arguments)
         journal = await carrier.open(call)
-        answers = call.request_meta.answers
         # A caller whose answers have no keys cannot be told to make the call again without a question.
-        shed = environment.shed if answers is None else None
+        shed = environment.shed if call.request_meta.answers is None else None
+        answers = None if call.request.input_responses else call.request_meta.answers
         run = Run(call, journal, limits=environment.limits, shed=shed)
         if artifacts is not None:
             arguments = await artifacts.resolve(arguments, call, run)

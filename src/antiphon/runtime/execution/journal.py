@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import math
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
@@ -29,6 +29,7 @@ _ID = "id"
 _STATE = "state"
 _SEGMENTS = "segments"
 _RETURNED = "returned"
+_ASKED = "asked"
 _PROGRESS = "progress"
 _BRANCH = "branch:"
 """The prefix of the branch that an entry belongs to. An entry without one is of the function itself."""
@@ -217,7 +218,8 @@ class Journal:
         again, and has its answers in the request.
         """
         return any(
-            key != _RETURNED and (not key.startswith(_OF_QUESTIONS) or "#" in key) for key in self.entries
+            key not in (_RETURNED, _ASKED) and (not key.startswith(_OF_QUESTIONS) or "#" in key)
+            for key in self.entries
         )
 
     def note_returned(self) -> None:
@@ -228,6 +230,15 @@ class Journal:
     def has_returned(self) -> bool:
         """Whether the function returned an `InputRequired` in an earlier run."""
         return _RETURNED in self.entries
+
+    def note_asked(self, questions: Mapping[str, Any]) -> None:
+        """Note what the caller is asked, in its order, for answers without keys."""
+        self.note(_ASKED, questions)
+
+    def take_asked(self) -> Mapping[str, Any]:
+        """Return what the caller was asked last, and forget it; empty if that was not noted."""
+        found: Mapping[str, Any] = self.entries.pop(_ASKED, {})
+        return found
 
     @property
     def segments(self) -> int:

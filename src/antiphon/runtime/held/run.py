@@ -154,8 +154,9 @@ class HeldRun:
                 "came last, or make the call again, without it."
             )
         responses = call.request.input_responses
-        if call.request_meta.answers:
-            responses = place_answers(self.questions.open, call.request_meta.answers)
+        if call.request_meta.answers and isinstance(current.outcome, Asked):
+            # Not among what is open now: a question may have been withdrawn, and another one asked.
+            responses = place_answers(current.outcome.questions, call.request_meta.answers)
         for key, question in self.questions.open.items():
             if key in responses:
                 read_answer(question, key, responses[key])

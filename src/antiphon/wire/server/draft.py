@@ -98,6 +98,10 @@ class KeylessDraft(DraftBase):
 
     answers_in_order = True
 
+    def session_meta(self, negotiated: Negotiated) -> RequestMeta:
+        """Return the metadata of calls that have none of their own, and no answers."""
+        return msgspec.structs.replace(super().session_meta(negotiated), answers=())
+
     def response(self, request: Request, request_id: RequestId, outcome: Outcome | TaskOutcome) -> bytes:
         """Return the frame that answers a request: a response, or what the call or the task asks.
 

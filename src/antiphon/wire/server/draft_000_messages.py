@@ -33,6 +33,10 @@ The draft has no place for it. A caller that sends it back says so in its first 
 class Draft000(KeylessDraft):
     """What both options of the draft share: answers stand beside the params."""
 
+    def session_meta(self, negotiated: Negotiated) -> RequestMeta:
+        """Return the metadata of calls that have none of their own: they return no request state."""
+        return msgspec.structs.replace(super().session_meta(negotiated), returns_state=False)
+
     def request_meta(self, frame: Frame, negotiated: Negotiated | None) -> RequestMeta:
         """Return the metadata of a request, with its answers; raises `InvalidParams`."""
         answers = (*_answers(frame.elicitation, "elicitation"), *_answers(frame.sampling, "sampling"))

@@ -82,9 +82,10 @@ async def _run(phase: Phase, seed: int, older: Path, store: Store, folder: Path)
 
 
 async def _measure(loss: str, store: Store, folder: Path) -> bool:
-    soak, ratio, violations = await measure(store, folder, loss)
+    soak, ratios, violations = await measure(store, folder, loss)
     print(report(soak, violations), flush=True)
-    print(f"  ratio to the ideal and two leases: {ratio:.2f}", flush=True)
+    for times, ratio in ratios.items():
+        print(f"  after {times} times, ratio to the ideal and two leases: {ratio:.2f}", flush=True)
     return await _show(soak, violations)
 
 

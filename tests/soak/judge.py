@@ -27,8 +27,9 @@ _STATUSES = {"done": "completed", "faulted": "failed", "cancelled": "cancelled"}
 """How callers of 2026-07-28 see the states of a task that has ended."""
 _MOST_BEGINNINGS = 25
 """How often a step may begin before the judge says that it is tried for ever."""
-_MOST_DEADLY_ATTEMPTS = 5
-"""How many processes a task may take with it that ends each of them."""
+_MOST_DEADLY_ATTEMPTS = 5 + 6
+"""How many processes a task may take with it that ends each of them: with those that it takes until it is
+alone, because half as many suspects run beside it each time, and the processes run 40 tasks."""
 _ROUNDING_SECONDS = 0.01
 """By how much a clock that counts milliseconds may differ from one that does not."""
 

@@ -11,6 +11,7 @@ import pytest
 from tests.soak.fleet import Death
 from tests.soak.judge import RULES, Evidence, Logged, Stored, Violation, judge, show
 from tests.soak.notes import Note, Seen
+from tests.soak.ratio import too_slow
 
 ID = "task-1"
 
@@ -246,7 +247,7 @@ BROKEN: Sequence[tuple[str, str, Callable[[], Made]]] = [
     ("results", "'two' is not recorded", but(lambda made: made.log.pop(2))),
     ("idempotency keys", "key of 'one' has changed", but(lambda made: made.begin("one", 9.0, key="another"))),
     ("attempts", "'one' began 31 times", but(lambda made: [made.begin("one", 9.0) for _ in range(30)])),
-    ("attempts", "'deadly' began 6 times, and may 5 times", lambda: deadly(6)),
+    ("attempts", "'deadly' began 12 times, and may 11 times", lambda: deadly(12)),
     (
         "attempts",
         "'once' began 2 times, and may 1 times",
@@ -342,6 +343,12 @@ def test_the_judge_finds_what_breaks_a_rule(rule: str, sentence: str, history: C
 
 def test_each_rule_has_a_history_that_breaks_it() -> None:
     assert {rule for rule, _, _ in BROKEN} == {"kept", "alive", *RULES}
+
+
+def test_a_ratio_to_the_ideal_is_judged() -> None:
+    assert too_slow("outages", {2: 0.9, 3: 2.9}) == []
+    (found,) = too_slow("outages", {2: 0.9, 3: 3.1})
+    assert "after 3 times outages, tasks took 3.1 times as long as needed" in found.sentence
 
 
 def test_what_is_known_about_a_task_is_shown_in_order() -> None:

@@ -73,13 +73,14 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks $(ARGS)
 	$(BIN)/python scripts/quote_results.py
 
-# Generated files that are kept in the repository: the map of the code in CONTRIBUTING.md, the API reference, and
-# the picture of the tour in the README.
+# Generated files that are kept in the repository: the map of the code in CONTRIBUTING.md, the API reference and the
+# page about the design documents, and the picture of the tour in the README.
 map:
 	$(PYTHON) scripts/write_map.py
 
 reference: .venv/installed
 	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/write_seeds.py
 
 tour: .venv/installed
 	$(BIN)/python scripts/draw_tour.py

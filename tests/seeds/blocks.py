@@ -11,9 +11,12 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["SEEDS", "Block", "blocks_of", "printed"]
+__all__ = ["SEEDS", "Block", "Frame", "blocks_of", "printed"]
+
+Frame: TypeAlias = dict[str, Any]
+"""A message, read."""
 
 SEEDS = ("000", "001", "002", "003", "004")
 _MESSAGES = Path(__file__).parent / "messages"

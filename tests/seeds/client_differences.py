@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tests.seeds.wires import Frame
+from tests.seeds.blocks import Frame
 
 __all__ = ["CLIENT_DIFFERENCES", "RequestDifference", "request_differences"]
 

@@ -17,13 +17,12 @@ from typing import Any
 from antiphon.wire.server.draft import KeylessDraft
 from antiphon.wire.server.draft_000_messages import Draft000Messages
 from antiphon.wire.server.tasks import EXTENSION
-from antiphon.wire.server.v2025_11_25 import V2025
 from antiphon.wire.versions import VERSIONS, Version
 from tests.cli.command import PATIENCE
-from tests.seeds.blocks import printed
+from tests.seeds.blocks import Frame, printed
 from tests.seeds.differences import differences_at
 from tests.seeds.scenarios import Scenario, Step
-from tests.seeds.wires import Frame, HttpWire, Wire
+from tests.seeds.wires import HttpWire, Wire
 
 __all__ = ["Replay", "carries", "comparable", "expected"]
 
@@ -44,8 +43,6 @@ def carries(row: Version, scenario: Scenario) -> bool:
     if issubclass(row.server, KeylessDraft) and scenario.answers_by_key:
         return False
     if issubclass(row.server, Draft000Messages) and scenario.asks_at_once:
-        return False
-    if row.server is V2025 and not scenario.stays_inside:
         return False
     if getattr(row.server, "has_tasks", True):
         return "tasks/result" in methods or not scenario.chooses_how

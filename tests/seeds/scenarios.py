@@ -65,11 +65,6 @@ class Scenario:
         return any('"inputResponses"' in printed(step.ask).json for step in self.steps)
 
     @property
-    def stays_inside(self) -> bool:
-        """Whether no message has members that JSON-RPC does not have."""
-        return not any("stream" in printed(step.ask).message for step in self.steps)
-
-    @property
     def asks_at_once(self) -> bool:
         """Whether the server asks two things at once."""
         return any("maxTokens" in printed(name).json for step in self.steps for name in step.answers)

@@ -18,12 +18,11 @@ import pytest
 from antiphon.client import Client, Elicitation
 from tests.cli.command import PATIENCE
 from tests.client.fakes import Answer, Reply, serving
-from tests.seeds.blocks import printed
+from tests.seeds.blocks import Frame, printed
 from tests.seeds.client_differences import CLIENT_DIFFERENCES, request_differences
 from tests.seeds.player import Player
 from tests.seeds.replay import comparable
 from tests.seeds.scenarios import SCENARIOS, Scenario
-from tests.seeds.wires import Frame
 from tests.support.process import environment
 
 FORMS: Mapping[str, Any] = {

@@ -13,7 +13,7 @@ import pytest
 
 from antiphon.wire.versions import VERSIONS
 from tests.cli.command import running
-from tests.seeds.blocks import SEEDS, blocks_of, printed
+from tests.seeds.blocks import SEEDS, Frame, blocks_of, printed
 from tests.seeds.differences import DIFFERENCES
 from tests.seeds.replay import Replay, carries, comparable, expected
 from tests.seeds.scenarios import SCENARIOS, Scenario, Step
@@ -95,6 +95,47 @@ async def test_a_server_declares_the_response_modes_that_are_printed(
         declared = (await wire.read())["result"]["capabilities"]
     modes = printed(SERVER_MODES).message["capabilities"]["tasks"]["responses"]["modes"]
     assert sorted(declared["tasks"]["responses"]["modes"]) == sorted(modes)  # their order means nothing
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("ping", {}),
+        ("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}}),
+        (
+            "completion/complete",
+            {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
+        ),
+        ("logging/setLevel", {"level": "info"}),
+        ("prompts/list", {}),
+        ("resources/list", {}),
+        ("resources/templates/list", {}),
+        ("resources/subscribe", {"uri": "file:///a"}),
+        ("resources/unsubscribe", {"uri": "file:///a"}),
+        ("tools/list", {}),
+        ("tasks/get", {}),
+        ("tasks/list", {}),
+        ("tasks/input_response", {"inputResponses": {}}),
+        ("tasks/cancel", {}),
+    ],
+)
+async def test_nothing_else_asks(urls: dict[str, str], method: str, params: Frame) -> None:
+    (scenario,) = (scenario for scenario in SCENARIOS if scenario.name == "002 a task that asks")
+    async with http_wire(urls[EXAMPLE]) as wire:
+        replay = Replay(wire, "DRAFT-2026-v1", scenario)
+        for step in scenario.steps:
+            (waiting,) = await replay.ask(step, expected(step, replay.dialect))
+        task = {"taskId": waiting["result"]["taskId"]} if method.startswith("tasks/") else {}
+        request = {
+            "jsonrpc": "2.0",
+            "id": 9,
+            "method": method,
+            "params": {**params, **task, "inputResponses": {}},
+        }
+        await wire.send(json.dumps(request), {})
+        answer = await wire.read()
+    assert "inputRequests" not in json.dumps(answer)
+    assert answer.get("result", {}).get("resultType", "complete") == "complete"
 
 
 NOT_CARRIED = [

@@ -8,16 +8,16 @@ import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol
 
 import httpx2
 
 from tests.cli.command import PATIENCE, plain_environment
+from tests.seeds.blocks import Frame
 from tests.support.process import ROOT
 
-__all__ = ["Frame", "Wire", "http_wire", "stdio_wire"]
+__all__ = ["HttpWire", "Wire", "http_wire", "stdio_wire"]
 
-Frame: TypeAlias = dict[str, Any]
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.seeds.blocks import SEEDS, Block, blocks_of
 from tests.seeds.count import main
+from tests.support.process import ROOT
 
 ALL = [block for seed in SEEDS for block in blocks_of(seed)]
 NO_JSON = ["000:22", "000:181", "000:214", "000:240", "001:65", "001:156", "001:174", "001:186", "001:227"]
@@ -56,8 +58,9 @@ def test_the_script_finds_every_block_of_the_texts(
         {"000": '{\n  "jsonrpc": "2.0"\n}'},
         {"001": 'one line with "jsonrpc" in it'},
         {"003": '  {\n    "capabilities": {}\n  }'},
+        {"003": "```rust\nOk(())\n```"},
     ],
-    ids=["a block", "a line", "an indented block"],
+    ids=["a block", "a line", "an indented block", "Rust"],
 )
 def test_the_script_notices_what_is_not_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: Mapping[str, str]
@@ -68,6 +71,12 @@ def test_the_script_notices_what_is_not_kept(
         file.write(f"\n{text}\n")
     assert main([str(tmp_path)]) == 1
     assert f"missing: {seed}:" in capsys.readouterr().out
+
+
+def test_each_example_in_rust_is_followed_by_one_in_python() -> None:
+    page = (ROOT / "docs" / "howto" / "patterns.md").read_text(encoding="utf-8")
+    languages = re.findall(r"^```(\w+)$", page.split("## The same in Rust")[1], re.MULTILINE)
+    assert languages == ["python", *["rust", "python"] * 22]  # the first one is the server
 
 
 def test_the_script_notices_a_block_that_is_kept_in_another_way(

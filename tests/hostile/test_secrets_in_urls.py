@@ -128,7 +128,7 @@ def test_a_call_with_them_works(url: str, capsys: pytest.CaptureFixture[str]) ->
     assert SECRET not in "".join(capsys.readouterr())
 
 
-def test_the_command_line_starts_a_file_with_few_variables(tmp_path: Path) -> None:
+def test_the_command_line_starts_a_file_without_the_token_of_another_server(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(
         "import os\n"
@@ -141,13 +141,13 @@ def test_the_command_line_starts_a_file_with_few_variables(tmp_path: Path) -> No
         "async def value(name: str) -> str:\n"
         "    return os.environ[name]\n"
     )
-    env = {"MY_API_KEY": SECRET, "WANTED": "yes", "ANTIPHON_TOKEN": SECRET, "ANTIPHON_LOG_LEVEL": "error"}
+    env = {"WANTED": "yes", "ANTIPHON_TOKEN": SECRET, "ANTIPHON_LOG_LEVEL": "error"}
     done = antiphon("call", file, "names", "--json", env=env)
     assert done.returncode == 0, done.stderr
     names = json.loads(done.stdout)["structuredContent"]
-    assert {"MY_API_KEY", "WANTED", "ANTIPHON_TOKEN"}.isdisjoint(names)
-    assert {"PATH", "ANTIPHON_LOG_LEVEL"} <= set(names)
-    for option, name, value in (("WANTED", "WANTED", "yes"), ("MINE=a=b", "MINE", "a=b")):
+    assert "ANTIPHON_TOKEN" not in names
+    assert {"PATH", "WANTED", "ANTIPHON_LOG_LEVEL"} <= set(names)
+    for option, name, value in (("WANTED=no", "WANTED", "no"), ("MINE=a=b", "MINE", "a=b")):
         done = antiphon("call", file, "value", f"name={name}", "--env", option, env=env)
         assert done.stdout == f"{value}\n", done.stderr
     done = antiphon("call", file, "names", "--env", "NOT_THERE", env=env)

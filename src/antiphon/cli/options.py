@@ -92,9 +92,9 @@ EnvOption = Annotated[
     typer.Option(
         "--env",
         metavar="NAME[=VALUE]",
-        help="Pass this variable to the command, or to the process of a Python file. Other variables of the "
-        "environment are not passed, except those of the login; to a Python file, also PYTHON… and "
-        "ANTIPHON_…. Repeatable.",
+        help="Pass this variable to the command, or to the process of a Python file. A command gets no other "
+        "variables of the environment than those of the login; a Python file gets all but ANTIPHON_TOKEN and "
+        "ANTIPHON_URL. Repeatable.",
     ),
 ]
 StderrOption = Annotated[

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, Failure, InputRequired, InvalidRequest
-from tests.asking.shapes import SHAPES
+from antiphon import Client, ClientError, Failure, InputRequired, InvalidRequest
+from tests.asking.shapes import CONTENT_001, INFO_000, MESSAGES_000, MESSAGES_001, RELATED, SHAPES
+from tests.client import fakes
+from tests.client.fakes import Reply
 from tests.support.process import SERVERS
 from tests.support.servers.shapes import create_server
 from tests.support.serving import serving
@@ -169,3 +171,94 @@ async def test_an_answer_to_a_withdrawn_question_answers_no_other(version: str) 
 async def test_a_state_of_another_client_is_an_error(client: Client) -> None:
     with pytest.raises(ValueError, match="not one that this client got"):
         await client.call_once("twice", resume=InputRequired({}, sealed="other"))
+
+
+# Servers that name no question
+
+PRINTED_META = {RELATED: {"taskId": "t1"}}
+TASK = {"taskId": "t1", "createdAt": "2025-11-25T10:30:00Z", "ttl": None, "pollInterval": 10}
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
+
+
+def content(*messages: str) -> list[dict[str, Any]]:
+    return [{"type": "elicitation", "message": each, "requestedSchema": SCHEMA} for each in messages]
+
+
+async def asks_for_two(reply: Reply) -> None:
+    """Ask two things of a task at once, as the second option of draft 001 prints it."""
+    method = reply.request.method
+    if method == "initialize":
+        tasks = {"requests": {"tools": {"call": {}}}}
+        hello = {"capabilities": {"tools": {}, "tasks": tasks}, "serverInfo": {"name": "two", "version": "1"}}
+        await reply.result({"protocolVersion": CONTENT_001, **hello})
+    elif method == "tools/list":
+        tool = {"name": "ask", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "optional"}}
+        await reply.result({"tools": [tool]})
+    elif method == "tools/call":
+        await reply.result({"task": {**TASK, "status": "working"}})
+    elif method == "tasks/get":
+        await reply.result({**TASK, "status": "input_required"})
+    elif method == "tasks/result":
+        await reply.result({"content": content("Who?", "Where?"), "isError": False, "_meta": PRINTED_META})
+    else:
+        await reply.head(202, None, content_length="0")
+
+
+async def test_answers_to_questions_without_names_go_in_the_order_of_the_questions() -> None:
+    async with fakes.serving(asks_for_two) as fake, Client(fake.url, protocol=CONTENT_001) as client:
+        task = await client.submit("ask")
+        first, second = (await task.status()).questions
+        with pytest.raises(ClientError, match="where_.*answer the questions before it too"):
+            await task.answer({second: {"name": "Oslo"}})
+        await task.answer({second: {"name": "Oslo"}, first: {"name": "ada"}})
+    posted = [heard.body["result"]["content"]["name"] for heard in fake.heard if "result" in heard.body]
+    assert posted == ["ada", "Oslo"]
+
+
+async def test_an_answer_without_the_one_before_it_is_refused_where_it_would_take_its_place() -> None:
+    async with connected("http", INFO_000, Person()) as client:
+        asked = await client.call_once("both")
+        assert isinstance(asked, InputRequired)
+        keys = {getattr(question, "message", None): key for key, question in asked.questions.items()}
+        with pytest.raises(ClientError, match="answer the questions before it too"):
+            await client.call_once("both", resume=asked, answers={keys["Where?"]: FORMS["Where?"]})
+        again = await client.call_once("both", resume=asked, answers={keys[None]: "a line"})
+        assert isinstance(again, InputRequired)
+        assert [getattr(each, "message", None) for each in again.questions.values()] == ["Who?", "Where?"]
+
+
+# Messages with the id of a request that are no answers to it
+
+PINGING = """
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    def say(**fields):
+        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **fields}), flush=True)
+    if asked.get("method") == "initialize":
+        version = asked["params"]["protocolVersion"]
+        info = {"name": "pinging", "version": "1"}
+        say(result={"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info})
+    elif asked.get("method") == "tools/call":
+        say(method="ping")
+        say(result={"content": [{"type": "text", "text": "Done."}]})
+"""
+
+
+@pytest.mark.parametrize("version", [MESSAGES_000, MESSAGES_001])
+async def test_a_ping_with_the_id_of_a_call_is_no_answer_to_it(version: str) -> None:
+    async with Client([sys.executable, "-c", PINGING], protocol=version) as client:
+        assert (await client.call("wait")).text == "Done."
+
+
+async def test_nor_is_it_on_the_stream_of_the_call() -> None:
+    async def answer(reply: Reply) -> None:
+        if reply.request.method != "tools/call":
+            await (reply.error(-32601) if reply.request.method else reply.head(202, None, content_length="0"))
+            return
+        await reply.events()
+        await reply.event({"id": reply.request.id, "method": "ping"})
+        await reply.event({"id": reply.request.id, "result": {"content": []}})
+
+    async with fakes.serving(answer) as fake, Client(fake.url, protocol=MESSAGES_000) as client:
+        assert (await client.call("wait")).text == ""

@@ -71,7 +71,9 @@ class TaskHandle:
             )
         status = await self.status()
         if answers and self._id:
-            await self._tasks.answer(self._id, responses(status.questions, answers))
+            given = responses(status.questions, answers)
+            keys = self._tasks.connection.dialect.in_order(given)
+            await self._tasks.answer(self._id, {key: given[key] for key in keys})
             self._answered.update(answers)
 
     async def result(self, *, timeout: float | None = None, check: bool = True) -> Result:

@@ -159,7 +159,8 @@ class ClientCarrier:
         """Seal the journal into the outcome, if the next round needs it or a state is used once."""
         meta = call.request_meta
         # Answers without keys belong to what the caller was asked, in the order in which it was asked.
-        in_order = meta.answers is not None and meta.returns_state and len(stopped.questions) > 1
+        kinds = set(map(type, stopped.questions.values()))
+        in_order = meta.answers is not None and meta.returns_state and len(kinds) < len(stopped.questions)
         if journal.is_needed or not stopped.questions or self._use_once is not None or in_order:
             if meta.answers is not None:
                 journal.note_asked(dump_questions(stopped.questions))

@@ -417,7 +417,7 @@ class HttpChannel:
 
 def _answers(frame: Frame, message: Message) -> bool:
     """Return whether a message with a method takes the place of the response to a request."""
-    return message.answered_by_messages and frame.method is not UNSET and frame.id == message.id
+    return frame.method in message.answered_by and frame.id == message.id
 
 
 async def _is_replaced(

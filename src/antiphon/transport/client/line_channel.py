@@ -68,7 +68,7 @@ class LineConnection:
         self._quotes_output = quotes_output
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
         self._streams: set[RequestId] = set()
-        self._answered_by_messages: set[RequestId] = set()
+        self._answered_by: dict[RequestId, frozenset[str]] = {}
         self._given_up: set[RequestId] = set()
         self._last_answered = asyncio.Event()
         self._inbox: asyncio.Queue[Frame | asyncio.Event] = asyncio.Queue(max_unread)
@@ -92,8 +92,8 @@ class LineConnection:
         self._pending[message.id] = response
         if message.streams:
             self._streams.add(message.id)
-        if message.answered_by_messages:
-            self._answered_by_messages.add(message.id)
+        if message.answered_by:
+            self._answered_by[message.id] = message.answered_by
         try:
             await self.send(message)
             frame = await response
@@ -108,7 +108,7 @@ class LineConnection:
         finally:
             self._pending.pop(message.id, None)
             self._streams.discard(message.id)
-            self._answered_by_messages.discard(message.id)
+            self._answered_by.pop(message.id, None)
         await self._catch_up()
         return frame
 
@@ -191,7 +191,7 @@ class LineConnection:
                 self.fail(BadAnswer(f"{self._peer} does not speak MCP. {error.message} {remark}"))
             return
         self._unreadable = 0
-        if frame.method is not UNSET and frame.request_id not in self._answered_by_messages:
+        if frame.method is not UNSET and not self._is_answer(frame):
             await self._inbox.put(frame)
             return
         response = self._pending.get(frame.request_id) if frame.request_id is not None else None
@@ -206,6 +206,10 @@ class LineConnection:
             logger.debug(
                 "%s answered request %r, which is not waiting for a response.", self._peer, frame.request_id
             )
+
+    def _is_answer(self, frame: Frame) -> bool:
+        """Return whether a message with a method takes the place of the response to a request."""
+        return frame.request_id is not None and frame.method in self._answered_by.get(frame.request_id, ())
 
     async def _pump(self) -> None:
         """Hand messages that are not last responses to the receiver, one by one."""

@@ -118,8 +118,8 @@ class Message(msgspec.Struct, frozen=True):
     """Whether several responses may come, of which all but the last are marked as partial."""
     listens: bool = False
     """Whether the stream of the response has no end of its own: only keep-alives show that it is alive."""
-    answered_by_messages: bool = False
-    """Whether a message with a method and the id of the request may take the place of the response."""
+    answered_by: frozenset[str] = frozenset()
+    """The methods of messages that take the place of the response, if they have the id of the request."""
 
 
 class ClientDialect:
@@ -178,6 +178,10 @@ class ClientDialect:
     def names_question(self, key: str) -> bool:
         """Return whether the key of a task's question is the server's, so that an answer may be repeated."""
         return True
+
+    def in_order(self, responses: Mapping[str, Any]) -> list[str]:
+        """Return the keys of responses in the order to send them; raises `ClientError` for a gap."""
+        return list(responses)
 
     def ping(self) -> Request:
         """Return the request that shows whether the server responds."""

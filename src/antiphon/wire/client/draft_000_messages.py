@@ -16,6 +16,7 @@ from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.draft_keyless import Asked, ClientKeyless
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.mirrored_headers import Mirrored
+from antiphon.wire.questions import ELICITATION, SAMPLING
 from antiphon.wire.server.draft_000_messages import STATE
 
 __all__ = ["ClientDraft000", "ClientDraft000Messages"]
@@ -57,7 +58,9 @@ class ClientDraft000Messages(ClientDraft000):
         mirrored: Mirrored | None,
     ) -> Message:
         message = super()._message(request_id, method, params, request, mirrored)
-        return msgspec.structs.replace(message, answered_by_messages=self._can_answer(request))
+        if not self._can_answer(request):
+            return message
+        return msgspec.structs.replace(message, answered_by=frozenset((ELICITATION, SAMPLING)))
 
     def _listed(self, answers: list[Any]) -> Any:
         return answers[0] if len(answers) == 1 else answers

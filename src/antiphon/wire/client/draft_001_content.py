@@ -17,6 +17,7 @@ class ClientDraft001Content(ClientKeyless):
     """The second option of the draft: questions are content of a result, answered by position."""
 
     meta_is_within = True
+    skips_answers = True
 
     def _asked(self, frame: Frame) -> Asked | None:
         content = frame.result.get("content") if isinstance(frame.result, dict) else None

@@ -6,14 +6,15 @@ request state of the client, because the next round writes the answers in the or
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from antiphon.errors import BadAnswer
+from antiphon.errors import BadAnswer, ClientError
 from antiphon.model.outcome import InputRequired
-from antiphon.model.question import Question, question_key
+from antiphon.model.question import Question, Sample, question_key
 from antiphon.model.request import (
     AnswerTask,
     CallTool,
@@ -37,8 +38,8 @@ from antiphon.wire.server.tasks import RELATED
 
 __all__ = ["Asked", "ClientKeyless", "Round"]
 
-_OWN = "#"
-"""How the key of a question begins that the server gave none."""
+_OWN = re.compile(r"#([0-9]+) ")
+"""How the key of a question begins that the server gave none: with its number among those of its kind."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -70,12 +71,32 @@ class ClientKeyless(ClientDraft):
         AnswerTask: "the answer to a task",
     }
     answers_one_by_one = True
+    skips_answers = False
+    """Whether a call says which of its answers the caller does not have."""
     meta_is_within = False
     """Whether the metadata of a response stands in its result, and not beside it."""
 
     def names_question(self, key: str) -> bool:
         """Return whether the key of a question is the server's."""
-        return not key.startswith(_OWN)
+        return _OWN.match(key) is None
+
+    def in_order(self, responses: Mapping[str, Any]) -> list[str]:
+        """Return the keys of responses in the order of their questions.
+
+        Raises `ClientError` for a gap: the response would answer the question before its own.
+        """
+        numbers = {key: int(own[1]) for key in responses if (own := _OWN.match(key))}
+        for kind in (True, False):
+            of_kind = sorted(
+                (number, key) for key, number in numbers.items() if ("role" in responses[key]) is kind
+            )
+            for expected, (number, key) in enumerate(of_kind, start=1):
+                if number != expected:
+                    raise ClientError(
+                        f"In protocol version {self.version}, the question {key!r} is answered by its place: "
+                        "answer the questions before it too."
+                    )
+        return sorted(responses, key=lambda key: numbers.get(key, 0))
 
     # Reading
 
@@ -104,13 +125,16 @@ class ClientKeyless(ClientDraft):
 
     def _with_keys(self, asked: Iterable[tuple[str, Any]], meta: Mapping[str, Any]) -> dict[str, Question]:
         questions: dict[str, Question] = {}
+        own = {True: 0, False: 0}
         for method, params in asked:
             number = len(questions) + 1
             question = read_question(f"question {number}", {"method": method, "params": params})
             within = params.get("_meta")
             key = meta.get(QUESTION) or (within.get(QUESTION) if isinstance(within, Mapping) else None)
             if not isinstance(key, str) or key in questions:
-                key = f"{_OWN}{number} {question_key(question)}"
+                kind = isinstance(question, Sample)
+                own[kind] += 1
+                key = f"#{own[kind]} {question_key(question)}"
             questions[key] = question
         return questions
 
@@ -131,6 +155,8 @@ class ClientKeyless(ClientDraft):
         given: Mapping[str, Any] = params.pop("inputResponses", {})
         state = params.pop("requestState", None)
         last = Round(tuple(given)) if state is None else _read_round(state)
+        if not self.skips_answers:
+            self.in_order(given)
         beside = self._answer(params, [given.get(key) for key in last.keys], last.state)
         message = super()._message(request_id, method, params, request, mirrored)
         if not beside:

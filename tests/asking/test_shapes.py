@@ -350,6 +350,26 @@ async def test_a_response_that_fits_no_question_of_the_task_is_refused(client: R
     assert await client.post(form(name="ada"), _meta=related("no-such-task")) is not None
 
 
+async def test_a_response_to_a_task_that_asks_nothing_is_refused(client: Raw) -> None:
+    id = await submit(client, "fail")
+    await redeem(client, id)
+    refusal = await client.post(form(name="ada"), _meta=related(id))
+    assert refusal is not None
+    assert refusal["error"]["message"].startswith(f"The task {id} asks nothing now.")
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "DRAFT-2026-v1"])
+async def test_where_answers_have_keys_a_response_names_one_of_several_questions(version: str) -> None:
+    async with raw("http", version) as client:
+        id = await submit(client, "both")
+        while (await client.frames("tasks/get", {"taskId": id}))[-1]["result"]["status"] == "working":
+            pass
+        refusal = await client.post(form(name="ada"), _meta=related(id))
+        assert refusal is not None
+        assert 'as "dev.antiphon/question" in _meta: ' in refusal["error"]["message"]
+        assert "'who_" in refusal["error"]["message"]
+
+
 async def test_segments_that_the_caller_lacks_come_before_the_question(client: Raw) -> None:
     id = await submit(client, "tell")
     await redeem(client, id)  # waits until the task asks

@@ -17,7 +17,7 @@ import msgspec
 from antiphon import wall_clock
 from antiphon.errors import InternalError, InvalidParams, InvalidRequest, SealError
 from antiphon.model.outcome import InputRequired
-from antiphon.model.question import Question, place_answers
+from antiphon.model.question import Question, Sample, place_answers
 from antiphon.model.request import CallTool, GetPrompt, ReadResource
 from antiphon.model.task import dump_questions, load_questions
 from antiphon.runtime.carriers.base import Check
@@ -159,7 +159,7 @@ class ClientCarrier:
         """Seal the journal into the outcome, if the next round needs it or a state is used once."""
         meta = call.request_meta
         # Answers without keys belong to what the caller was asked, in the order in which it was asked.
-        kinds = set(map(type, stopped.questions.values()))
+        kinds = {isinstance(question, Sample) for question in stopped.questions.values()}
         in_order = meta.answers is not None and meta.returns_state and len(kinds) < len(stopped.questions)
         if journal.is_needed or not stopped.questions or self._use_once is not None or in_order:
             if meta.answers is not None:

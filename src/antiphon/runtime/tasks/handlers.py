@@ -206,9 +206,11 @@ class TaskHandlers:
             return dict.fromkeys(keys, request.response)
         if task.questions and request.in_order:
             return place_answers(load_questions(task.questions), [request.response])
+        if not task.questions:
+            raise InvalidParams(f"The task {task.id} asks nothing now. Get the task to see how it goes on.")
         raise InvalidParams(
-            f"The task {task.id} has {len(task.questions)} open questions: answer by key, with "
-            "tasks/input_response."
+            f"The task {task.id} has {len(task.questions)} open questions. Name the one that you answer by "
+            f'its key, as "dev.antiphon/question" in _meta: {", ".join(map(repr, keys))}.'
         )
 
     async def _redeem(self, call: Call[RedeemTask]) -> TaskResult | SegmentPage:

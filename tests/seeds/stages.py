@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from pydantic import BaseModel
 
-from antiphon import Context, Failure, Server
+from antiphon import Context, Failure, Limits, Server
 
 __all__ = ["asking", "asking_for_more", "asking_twice", "failing", "incremental", "partial", "pending"]
 
@@ -95,7 +95,7 @@ async def ask_twice(city: str, ctx: Context) -> str:
 
 
 # 004, case 2: there is no result yet, and nothing says that there will be a part of it.
-pending = Server("pending", store="memory:")
+pending = Server("pending", store="memory:", limits=Limits(drain_timeout=0.2))
 
 
 @pending.tool(name="get_weather", task="optional", poll_interval=5)
@@ -105,7 +105,7 @@ async def wait(city: str) -> str:
 
 
 # 004, case 3: two segments at once, and the last one later.
-incremental = Server("incremental", store="memory:")
+incremental = Server("incremental", store="memory:", limits=Limits(drain_timeout=0.2))
 told = asyncio.Event()
 
 
@@ -120,7 +120,7 @@ async def stream(city: str) -> AsyncIterator[str | dict[str, str]]:
 
 
 # 004, the other two shapes: the task with its first segment, and an event with the third one.
-partial = Server("partial", store="memory:")
+partial = Server("partial", store="memory:", limits=Limits(drain_timeout=0.2))
 
 
 @partial.tool(name="get_weather", task="optional", poll_interval=5)

@@ -408,14 +408,6 @@ DIFFERENCES: Sequence[Difference] = (
         [("002:1240", DRAFT + STATELESS)],
     ),
     Difference(
-        "a state that goes with questions without keys",
-        "several questions without `requestState`",
-        "a `requestState`",
-        "Answers without keys belong to questions by their order, and the state says which questions these were.",
-        _result(requestState="ours"),
-        [("000:181 000:214", CONTENT)],
-    ),
-    Difference(
         "what the task is",
         "a task with another id, status or interval",
         "those of this task",

@@ -13,7 +13,16 @@ from pydantic import BaseModel
 
 from antiphon import Context, Failure, Limits, Server
 
-__all__ = ["asking", "asking_for_more", "asking_twice", "failing", "incremental", "partial", "pending"]
+__all__ = [
+    "asking",
+    "asking_for_more",
+    "asking_twice",
+    "failing",
+    "incremental",
+    "partial",
+    "pending",
+    "quick",
+]
 
 CITY = "Current weather in New York:\nTemperature: 72°F\nConditions: Partly cloudy"
 ACTIVITIES = "Suggested activities:\n- Visit Central Park\n- Explore the Metropolitan Museum of Art"
@@ -92,6 +101,18 @@ async def ask_twice(city: str, ctx: Context) -> str:
     )
     assert capital.text == "The capital of France is Paris."
     return f"Current weather in {city}:\nTemperature: 72° F\nConditions: Partly cloudy"
+
+
+# 004, case 1: the result is there at once, however busy the machine is.
+quick = Server("quick", store="memory:")
+
+
+@quick.tool(name="get_weather", task="optional", poll_interval=5, answer_within=60)
+async def give(city: str) -> AsyncIterator[str | dict[str, str]]:
+    """Give all three parts."""
+    yield CITY
+    yield ACTIVITIES
+    yield VIDEO
 
 
 # 004, case 2: there is no result yet, and nothing says that there will be a part of it.

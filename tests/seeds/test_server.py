@@ -11,6 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from antiphon import Server
 from antiphon.wire.versions import VERSIONS
 from tests.cli.command import running
 from tests.seeds.blocks import SEEDS, Frame, blocks_of, printed
@@ -18,6 +19,8 @@ from tests.seeds.differences import DIFFERENCES
 from tests.seeds.replay import Replay, carries, comparable, expected
 from tests.seeds.scenarios import SCENARIOS, Scenario, Step
 from tests.seeds.wires import http_wire, stdio_wire
+from tests.support.serving import serving
+from tests.support.speakers import Bare
 
 EXAMPLE = "examples/seeds.py"
 SERVER_MODES, CLIENT_MODES = "004:46", "004:63"
@@ -136,6 +139,19 @@ async def test_nothing_else_asks(urls: dict[str, str], method: str, params: Fram
         answer = await wire.read()
     assert "inputRequests" not in json.dumps(answer)
     assert answer.get("result", {}).get("resultType", "complete") == "complete"
+
+
+async def test_only_calls_of_tools_stream() -> None:
+    server = Server("stories")
+
+    @server.resource("story://bees")
+    async def bees() -> str:
+        return "Once upon a time."
+
+    async with serving(server) as address:
+        answer = await Bare(address.port).ask("resources/read", {"uri": "story://bees", "stream": {}})
+    assert [content["text"] for content in answer.result["contents"]] == ["Once upon a time."]
+    assert "partial-content" not in answer.result
 
 
 NOT_CARRIED = [

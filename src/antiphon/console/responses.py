@@ -111,12 +111,11 @@ async def _chunks(stream: EventStream) -> Any:
     """Yield the events as bytes."""
     try:
         async for name, data in stream.events:
-            yield b"event: " + name.encode() + b"\n" + event(msgspec.json.encode(data))
+            yield event(msgspec.json.encode(data), name=name)
     except Exception as error:
         problem = problem_of(error)
-        yield b"event: problem\n" + event(
-            msgspec.json.encode({"status": problem.status, "message": problem.message})
-        )
+        said = {"status": problem.status, "message": problem.message}
+        yield event(msgspec.json.encode(said), name="problem")
     finally:
         close = getattr(stream.events, "aclose", None)
         if close is not None:

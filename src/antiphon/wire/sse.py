@@ -28,11 +28,9 @@ class Event(msgspec.Struct, frozen=True):
     retry: int | None = None
 
 
-def event(data: bytes, *, id: str | None = None, retry: int | None = None) -> bytes:
-    """Write one event. `data` is one line, as encoded JSON always is; an event without data is no message."""
-    if id is None and retry is None:
-        return b"event: message\ndata: " + data + b"\n\n"
-    head = b"event: message\n" if data else b""
+def event(data: bytes, *, name: str = "message", id: str | None = None, retry: int | None = None) -> bytes:
+    """Write one event. `data` is one line, as encoded JSON always is; an event without data has no name."""
+    head = b"event: " + name.encode() + b"\n" if data else b""
     if id is not None:
         head += b"id: " + id.encode() + b"\n"
     if retry is not None:

@@ -224,18 +224,6 @@ def test_the_page_about_the_design_documents_names_what_there_is() -> None:
     assert sorted(path for path in paths if not any((place / path).exists() for place in places)) == []
 
 
-def test_the_commands_for_the_design_documents_call_tools_that_there_are() -> None:
-    page = (ROOT / "docs" / "reference" / "seeds.md").read_text(encoding="utf-8")
-    called = set(re.findall(r"^antiphon call \S+ (\w+)", page, re.MULTILINE))
-    tools = re.findall(r"^@server\.tool.*?^async def (\w+)", _seeds(), re.MULTILINE | re.DOTALL)
-    assert len(called) > 5
-    assert called <= set(tools)
-
-
-def _seeds() -> str:
-    return (ROOT / "examples" / "seeds.py").read_text(encoding="utf-8")
-
-
 def test_the_tests_that_a_page_names_exist() -> None:
     named = {
         (page.name, name)

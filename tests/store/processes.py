@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -37,10 +37,35 @@ async def child(command: str, path: Path | str) -> AsyncIterator[asyncio.subproc
 
 async def next_report(process: asyncio.subprocess.Process) -> list[Any]:
     """Return the next line that a child prints."""
-    assert process.stdout is not None
-    line = await asyncio.wait_for(process.stdout.readline(), CHILD_TIMEOUT_SECONDS)
-    values: list[Any] = json.loads(line)
+    values: list[Any] = json.loads(await _line(process))
     return values
+
+
+async def first_report(
+    processes: Sequence[asyncio.subprocess.Process],
+) -> tuple[list[Any], asyncio.subprocess.Process]:
+    """Wait until one of several children prints; return the lines that were read, and that child.
+
+    A child may end without a line, because others have left it nothing to do.
+    """
+    reading = {asyncio.create_task(_line(process)): process for process in processes}
+    waiting = set(reading)
+    while True:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        printed = [task for task in done if task.result()]
+        if printed:
+            break
+        assert waiting, "all children have ended, and none has printed anything"
+    for task in waiting:
+        task.cancel()  # what it has not read yet is still there to be read
+    await asyncio.wait(reading)
+    lines = [task.result() for task in reading if not task.cancelled() and task.result()]
+    return [json.loads(line) for line in lines], reading[printed[0]]
+
+
+async def _line(process: asyncio.subprocess.Process) -> bytes:
+    assert process.stdout is not None
+    return await asyncio.wait_for(process.stdout.readline(), CHILD_TIMEOUT_SECONDS)
 
 
 async def all_reports(process: asyncio.subprocess.Process) -> list[Any]:

@@ -66,6 +66,8 @@ class Server(ApiFactories, ServerSwitches):
 
     - `name`, `version`, `title`, `description`, `website_url`, `icons`: how the server introduces itself.
     - `instructions`: a text for the client's model about how to use the server.
+    - `protocols`: the protocol versions that the server offers, such as `["2026-07-28", "2025-11-25"]`.
+      Default: all, with the drafts. A request that names no version is of a draft.
     - `page_size`: the number of entries in one page of a list.
     - `list_ttl`: how long clients may cache the lists, in seconds.
 
@@ -113,6 +115,7 @@ class Server(ApiFactories, ServerSwitches):
         instructions: str | None = None,
         website_url: str | None = None,
         icons: Sequence[Icon] | None = None,
+        protocols: Sequence[str] | None = None,
         authenticate: Authenticate | None = None,
         hide_forbidden: bool = False,
         task_claims: Sequence[str] = (),
@@ -160,6 +163,7 @@ class Server(ApiFactories, ServerSwitches):
                 shed=shed,
                 store=store,
                 single_use_state=single_use_state,
+                protocols=protocols,
                 task_claims=tuple(task_claims),
                 audiences=audiences or default_audiences,
                 hide_forbidden=hide_forbidden,

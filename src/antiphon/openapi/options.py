@@ -85,6 +85,7 @@ class ServerOptions(TypedDict, total=False):
     instructions: str | None
     website_url: str | None
     icons: Sequence[Icon] | None
+    protocols: Sequence[str] | None
     authenticate: Authenticate | None
     hide_forbidden: bool
     task_claims: Sequence[str]

@@ -81,6 +81,7 @@ class Settings:
     shed: Shed | None = None
     store: str | Store | None = field(default=None, repr=False)  # its URL may have a password
     single_use_state: bool = False
+    protocols: Sequence[str] | None = None
     task_claims: Sequence[str] = ()
     audiences: Audiences = default_audiences
     hide_forbidden: bool = False
@@ -97,6 +98,8 @@ class Engine:
         name, limits = settings.info.name, settings.limits
         self.info = settings.info
         self.limits = limits
+        self.protocols = settings.protocols
+        """The protocol versions that the server offers; `None` for all."""
         self.usages = Usages()
         """How much each authenticated principal uses of this process."""
         self.budget = MemoryBudget(limits, self.usages)

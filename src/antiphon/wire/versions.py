@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.errors import UnsupportedVersion
+from antiphon.errors import DefinitionError, UnsupportedVersion
 from antiphon.model.identity import Implementation
 from antiphon.model.request import CallTool, RequestId
 from antiphon.wire.client.dialect import ClientDialect
@@ -97,6 +97,18 @@ class VersionTable:
         names = {name for name in offered if isinstance(name, str)}
         return next((row for row in self._rows if row.client is not None and row.name in names), None)
 
+    def only(self, names: Iterable[str]) -> VersionTable:
+        """Return the table with these versions alone; raises `DefinitionError` for one that is not in it."""
+        if isinstance(names, str):
+            raise DefinitionError(f"Server(protocols=) is a list: write protocols=[{names!r}].")
+        chosen = set(names)
+        if unknown := sorted(chosen - {row.name for row in self._rows}):
+            known = ", ".join(row.name for row in self._rows)
+            raise DefinitionError(f"Server(protocols=) has {unknown[0]!r}, which is not one of {known}.")
+        if not chosen:
+            raise DefinitionError("Server(protocols=) is empty: nobody could speak to the server.")
+        return VersionTable(*(row for row in self._rows if row.name in chosen))
+
     def client_dialect(
         self, version: Version, client: Implementation, capabilities: Mapping[str, Any]
     ) -> ClientDialect:
@@ -140,13 +152,14 @@ class Dialects:
 
     def __init__(self, server: Implementation, versions: VersionTable = VERSIONS) -> None:
         rows = tuple(versions)
-        self.advertised = versions.advertised
+        self.advertised = versions.advertised or tuple(row.name for row in rows)
         """The names of the versions that the server tells its clients, newest first."""
         self._all = {row.name: row.server(row.name, server, self.advertised) for row in rows}
         self._stateless = {row.name: self._all[row.name] for row in rows if row.stateless}
         self._with_sessions = {row.name: self._all[row.name] for row in rows if not row.stateless}
-        self._newest_with_sessions = self._all[versions.newest(stateless=False).name]
-        self._bare = self._all[versions.bare.name]
+        # A server may offer neither: then such a request is refused.
+        self._newest_with_sessions = next(iter(self._with_sessions.values()), None)
+        self._bare = next((self._all[row.name] for row in rows if row.for_bare_requests), None)
         self._fast_paths = {
             name.encode(): dialect.read_plain_call
             for name, dialect in self._all.items()
@@ -195,18 +208,29 @@ class Dialects:
         if header is not None and header not in self._with_sessions:
             raise self._unsupported(header)
         if session is not None:
-            return self._with_sessions[session.version]
+            return self._named(session.version)  # the server may have stopped offering it
         if frame.method == "initialize":
             return self.negotiate(
                 frame.params.get("protocolVersion") if isinstance(frame.params, dict) else None
             )
-        return self._bare if header is None else self._with_sessions[header]
+        if header is not None:
+            return self._with_sessions[header]
+        if self._bare is None:
+            raise UnsupportedVersion(
+                f"The request names no protocol version. This server speaks {', '.join(self.advertised)}.",
+                data={"supported": list(self.advertised), "requested": None},
+            )
+        return self._bare
 
     def negotiate(self, wanted: object) -> Dialect:
-        """Return the dialect for an `initialize`: the version asked for, or the newest with sessions."""
-        if not isinstance(wanted, str):
-            return self._newest_with_sessions
-        return self._with_sessions.get(wanted, self._newest_with_sessions)
+        """Return the dialect for an `initialize`: the version asked for, or the newest with sessions.
+
+        Raises `UnsupportedVersion` if no version has sessions.
+        """
+        found = self._with_sessions.get(wanted) if isinstance(wanted, str) else None
+        if (found := found or self._newest_with_sessions) is None:
+            raise self._unsupported(wanted)
+        return found
 
     def _named(self, version: object) -> Dialect:
         dialect = self._all.get(version) if isinstance(version, str) else None

@@ -20,7 +20,7 @@ from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
-from antiphon.wire.versions import Dialects
+from antiphon.wire.versions import VERSIONS, Dialects
 
 __all__ = ["Pipeline", "stopped_by_shutdown"]
 
@@ -35,7 +35,8 @@ class Pipeline:
         self._client_carrier = engine.client_carrier
         self._connection_carrier = engine.connection_carrier
         self._max_calls = engine.limits.max_calls
-        self.dialects = Dialects(engine.info)
+        versions = VERSIONS if engine.protocols is None else VERSIONS.only(engine.protocols)
+        self.dialects = Dialects(engine.info, versions)
 
     # From a frame to a call
 

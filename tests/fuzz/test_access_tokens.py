@@ -96,6 +96,10 @@ def test_signed_claims_are_accepted_only_if_they_say_all_that_they_must(
     assert RESOURCE in (claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]])
     assert not isinstance(claims["exp"], bool)
     assert NOW < claims["exp"] < math.inf
-    subject = claims["client_id"] if claims.get("sub") is None else claims["sub"]
-    assert subject
-    assert principal.id == f"{ISSUER}#{subject}"
+    subject, client = claims.get("sub"), claims.get("client_id")
+    if subject is None or subject == client:  # a client that acts for itself is no user
+        assert client
+        assert principal.id == f"client:{ISSUER}#{client}"
+    else:
+        assert subject
+        assert principal.id == f"{ISSUER}#{subject}"

@@ -25,7 +25,8 @@ server = Server(
     "growing",
     secrets=[bytes(range(32))],
     limits=Limits(
-        max_sessions=4,
+        max_sessions=8,  # of which a round leaves two behind, so that some are evicted
+        principal_share=1.0,  # all clients have one address
         max_replay_streams=2,
         body_timeout=2.0,
         keep_alive_interval=1.0,

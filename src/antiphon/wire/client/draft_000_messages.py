@@ -8,14 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from msgspec import UNSET
 
-from antiphon.model.request import Request, RequestId
-from antiphon.wire.client.dialect import Message
 from antiphon.wire.client.draft_keyless import Asked, ClientKeyless
 from antiphon.wire.jsonrpc import Frame
-from antiphon.wire.mirrored_headers import Mirrored
 from antiphon.wire.questions import ELICITATION, SAMPLING
 from antiphon.wire.server.draft_000_messages import STATE
 
@@ -42,25 +38,14 @@ class ClientDraft000(ClientKeyless):
 class ClientDraft000Messages(ClientDraft000):
     """The first option: a message that asks, in place of the response, for one answer at a time."""
 
+    asks_by = frozenset((ELICITATION, SAMPLING))
+
     def _asked(self, frame: Frame) -> Asked | None:
         if frame.method is UNSET:
             return None
         meta = frame.beside if isinstance(frame.beside, dict) else {}
         params = {} if frame.params is UNSET else frame.params
         return Asked([(frame.method, params)], meta, meta.get(STATE))
-
-    def _message(
-        self,
-        request_id: RequestId,
-        method: str,
-        params: dict[str, Any],
-        request: Request,
-        mirrored: Mirrored | None,
-    ) -> Message:
-        message = super()._message(request_id, method, params, request, mirrored)
-        if not self._can_answer(request):
-            return message
-        return msgspec.structs.replace(message, answered_by=frozenset((ELICITATION, SAMPLING)))
 
     def _listed(self, answers: list[Any]) -> Any:
         return answers[0] if len(answers) == 1 else answers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -73,6 +73,8 @@ class ClientKeyless(ClientDraft):
     answers_one_by_one = True
     skips_answers = False
     """Whether a call says which of its answers the caller does not have."""
+    asks_by: ClassVar[frozenset[str]] = frozenset()
+    """The methods of messages that ask in place of a response."""
     meta_is_within = False
     """Whether the metadata of a response stands in its result, and not beside it."""
 
@@ -108,9 +110,9 @@ class ClientKeyless(ClientDraft):
         if not self._can_answer(request):
             raise BadAnswer(f"The server answered {self.methods[type(request)]} with a question.")
         questions = self._with_keys(asked.questions, asked.meta)
-        if isinstance(request, RedeemTask) and request.stream is None and request.last_seq_nr is None:
-            return InputRequired(questions)
         if isinstance(request, RedeemTask):
+            if request.stream is None and not request.last_seq_nr:
+                return InputRequired(questions)
             return StreamPart((), task_id=request.task_id, stopped=InputRequired(questions))
         if (task_id := tasks.related(asked.meta)) is not None:  # the call has become a task, which asks
             status = TaskStatus(task_id, "input_required", questions=questions)
@@ -150,19 +152,21 @@ class ClientKeyless(ClientDraft):
     ) -> Message:
         if isinstance(request, AnswerTask):
             return self._posted(request_id, request)
-        if not isinstance(request, CallTool | GetPrompt | ReadResource):
-            return super()._message(request_id, method, params, request, mirrored)
-        given: Mapping[str, Any] = params.pop("inputResponses", {})
-        state = params.pop("requestState", None)
-        last = Round(tuple(given)) if state is None else _read_round(state)
-        if not self.skips_answers:
-            self.in_order(given)
-        beside = self._answer(params, [given.get(key) for key in last.keys], last.state)
+        beside: dict[str, Any] = {}
+        if isinstance(request, CallTool | GetPrompt | ReadResource):
+            given: Mapping[str, Any] = params.pop("inputResponses", {})
+            state = params.pop("requestState", None)
+            last = Round(tuple(given)) if state is None else _read_round(state)
+            if not self.skips_answers:
+                self.in_order(given)
+            beside = self._answer(params, [given.get(key) for key in last.keys], last.state)
         message = super()._message(request_id, method, params, request, mirrored)
-        if not beside:
-            return message
-        body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params, **beside}
-        return msgspec.structs.replace(message, body=jsonrpc.encode(body))
+        if beside:
+            body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params, **beside}
+            message = msgspec.structs.replace(message, body=jsonrpc.encode(body))
+        if self.asks_by and self._can_answer(request):
+            message = msgspec.structs.replace(message, answered_by=self.asks_by)
+        return message
 
     def _answer(self, params: dict[str, Any], answers: list[Any], state: str | None) -> dict[str, Any]:
         """Write answers, in the order of the questions, into the params of a call; return what stands beside.

@@ -109,12 +109,11 @@ class ClientCarrier:
         if call.request.request_state is None:
             return Journal()
         journal = Journal(self._opened(call, "state", self._unpacked))
-        asked, answers = load_questions(journal.take_asked()), call.request_meta.answers
+        asked, answers = journal.take_asked(), call.request_meta.answers
         if asked and answers:
             # The function may ask something else now, or in another order.
-            call.request = msgspec.structs.replace(
-                call.request, input_responses=place_answers(asked, answers)
-            )
+            placed = place_answers(load_questions(asked), answers)
+            call.request = msgspec.structs.replace(call.request, input_responses=placed)
         if self._use_once is not None:
             await self._check_first_use(call, self._use_once)
         return journal
@@ -159,8 +158,7 @@ class ClientCarrier:
         """Seal the journal into the outcome, if the next round needs it or a state is used once."""
         meta = call.request_meta
         # Answers without keys belong to what the caller was asked, in the order in which it was asked.
-        kinds = {isinstance(question, Sample) for question in stopped.questions.values()}
-        in_order = meta.answers is not None and meta.returns_state and len(kinds) < len(stopped.questions)
+        in_order = meta.answers is not None and meta.returns_state and _has_two_of_a_kind(stopped)
         if journal.is_needed or not stopped.questions or self._use_once is not None or in_order:
             if meta.answers is not None:
                 journal.note_asked(dump_questions(stopped.questions))
@@ -231,6 +229,12 @@ class ClientCarrier:
         )
         prefix = b"%b%b\0" % (self._binding_prefix, call.principal.id.encode())
         return [prefix + sha256(each).digest() for each in json_spellings(named)]
+
+
+def _has_two_of_a_kind(stopped: InputRequired) -> bool:
+    """Return whether two questions take the same kind of answer: a person's, or a model's."""
+    kinds = {isinstance(question, Sample) for question in stopped.questions.values()}
+    return len(kinds) < len(stopped.questions)
 
 
 def _token(call: Call[Any]) -> str:

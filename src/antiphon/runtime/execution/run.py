@@ -8,9 +8,8 @@ carrier it is.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, TypeVar
 
 from antiphon.backoff import Backoff
@@ -520,22 +519,21 @@ class Run:
         self._check_running()
         return value
 
-    @contextlib.contextmanager
-    def _unwinding(self) -> Iterator[None]:
+    def _unwinding(self) -> _Unwinding:
         """Unwind the function if the store cannot do what the function waits for.
 
         By a cancellation, because an author's `except Exception` must not take an outage or the loss of the
         task for a failure of the step and go on to the next one. If only a part of the function is here, all
         of it is cancelled.
         """
-        try:
-            yield
-        except StoreError as error:
-            self.abandoned, self.lost = True, error
-            task = self.call.work.task
-            if task is not None and task is not asyncio.current_task() and not task.cancelling():
-                self._has_cancelled = task.cancel()
-            raise asyncio.CancelledError from error
+        return _Unwinding(self)
+
+    def abandon(self, error: StoreError) -> None:
+        """Note why the run goes on nowhere here, and cancel the function if only a part of it is here."""
+        self.abandoned, self.lost = True, error
+        task = self.call.work.task
+        if task is not None and task is not asyncio.current_task() and not task.cancelling():
+            self._has_cancelled = task.cancel()
 
     def raise_if_lost(self) -> None:
         """Raise the error that has unwound the function, unless somebody else has cancelled the call too."""
@@ -550,3 +548,20 @@ class Run:
         if not self.threaded and self.call.work.task is not None:
             self.call.work.task.cancel()
         self.activity.cancel()
+
+
+class _Unwinding:
+    """Turns an error of the store into the cancellation of a run. A class, because each step enters one."""
+
+    __slots__ = ("_run",)
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, StoreError):
+            self._run.abandon(error)
+            raise asyncio.CancelledError from error

@@ -63,6 +63,10 @@ class Draft(DraftBase):
     methods = {**DraftBase.methods, "tasks/input_response": AnswerTask}
     _ending = None
 
+    def _is_written_otherwise(self, frame: Frame) -> bool:
+        """Return whether the task or `stream` may stand outside the params."""
+        return frame.method == "tasks/input_response" or super()._is_written_otherwise(frame)
+
     def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
         """Return the params of a request; the metadata may name the task that an answer is for."""
         params = super()._understood(frame, params)

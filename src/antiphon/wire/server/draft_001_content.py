@@ -36,6 +36,11 @@ class Draft001Content(KeylessDraft):
             )
         return msgspec.structs.replace(super().request_meta(frame, negotiated), answers=tuple(answers))
 
+    def _is_written_otherwise(self, frame: Frame) -> bool:
+        """Return whether the params may have answers, or `stream` stands outside of them."""
+        has_answers = isinstance(frame.params, dict) and "inputResponses" in frame.params
+        return has_answers or super()._is_written_otherwise(frame)
+
     def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
         """Return the params of a request without its answers, which have no keys."""
         params = super()._understood(frame, params)

@@ -109,11 +109,15 @@ class V2025(Dialect):
 
     def parse(self, frame: Frame) -> Any:
         """Return the request in a frame; raises `MethodNotFound` or `InvalidParams`."""
-        if isinstance(frame.params, dict):
+        if self._is_written_otherwise(frame) and isinstance(frame.params, dict):
             params = self._understood(frame, frame.params)
             if params is not frame.params:
                 frame.raw = msgspec.Raw(jsonrpc.encode(params))
         return super().parse(frame)
+
+    def _is_written_otherwise(self, frame: Frame) -> bool:
+        """Return whether `_understood` may change the params of a request: others are not read twice."""
+        return isinstance(frame.stream, dict)
 
     def _understood(self, frame: Frame, params: dict[str, Any]) -> dict[str, Any]:
         """Return the params of a request, with what may stand beside them in place of in them."""

@@ -1,4 +1,9 @@
-"""Polling for a condition, with a deadline."""
+"""How tests wait: for an event, with a deadline that a slow machine keeps too. No other test code sleeps.
+
+`until` and `wait_until` wait for a condition, `turns` lets the event loop go on, and `forever` never ends.
+`pause`, `pause_thread` and `Stopwatch` are for what has to let real time pass, or to measure it: the files
+that may use them are named in `tests/real_time.txt`.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,13 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+DEADLINE = 60.0
+"""The seconds after which a test gives up waiting: an event that comes at all has come by then."""
+
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], T], within: float = 30.0) -> T:
+async def until(condition: Callable[[], T], within: float = DEADLINE) -> T:
     """Poll a condition until it is true, and return its value; fail after a deadline."""
     deadline = time.monotonic() + within
     while not (value := condition()):
@@ -19,10 +27,43 @@ async def until(condition: Callable[[], T], within: float = 30.0) -> T:
     return value
 
 
-def wait_until(condition: Callable[[], T], within: float = 30.0) -> T:
+def wait_until(condition: Callable[[], T], within: float = DEADLINE) -> T:
     """Poll a condition like `until`, in tests that are not async."""
     deadline = time.monotonic() + within
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not within {within:g} seconds: {condition}"
         time.sleep(0.02)
     return value
+
+
+async def turns(number: int = 1) -> None:
+    """Let the event loop do what is ready, a number of times."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def forever() -> None:
+    """Never return: the caller is cancelled, or killed."""
+    await asyncio.Event().wait()
+
+
+async def pause(seconds: float) -> None:
+    """Let real time pass."""
+    await asyncio.sleep(seconds)
+
+
+def pause_thread(seconds: float) -> None:
+    """Let real time pass, in this thread."""
+    time.sleep(seconds)
+
+
+class Stopwatch:
+    """Measures real time from its creation on."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since then."""
+        return time.monotonic() - self._began

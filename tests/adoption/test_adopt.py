@@ -147,7 +147,7 @@ async def test_principals_of_versions_without_sessions_keep_their_session_state(
 
 
 async def test_so_many_sessions_of_principals_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seam, "_MAX_SESSIONS", 2)
+    monkeypatch.setattr(seam, "MAX_SESSIONS", 2)
     theirs = FastMCP("theirs")
 
     @theirs.tool

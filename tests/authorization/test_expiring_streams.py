@@ -61,8 +61,8 @@ async def test_the_stream_of_a_session_ends_with_its_token() -> None:
 async def test_a_client_opens_its_stream_again_with_a_fresh_token(
     monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
-    monkeypatch.setattr(subscriptions, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(http_response, "_FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(subscriptions, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(http_response, "FIRST_RETRY_SECONDS", 0.01)
     door = Door()
     server = notes(door)
     seen: list[Change] = []

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from antiphon.cli.call.questions import ElicitationHandler, PreparedAnswers
-from antiphon.cli.catalog.resources import _row, read_resource
+from antiphon.cli.catalog.resources import read_resource, resource_row
 from antiphon.cli.commands import app
 from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.targets import Target, split_call_words, split_read_words
@@ -52,7 +52,7 @@ def test_lists_resources_and_templates(catalog_url: str) -> None:
 
 def test_a_listed_uri_is_the_one_that_can_be_read() -> None:
     uri = "note://ReadMe/Intro Ünë"
-    assert _row(f"{uri}\x1b\x07", ResourceDefinition(uri=uri, name="intro"))[0] == uri
+    assert resource_row(f"{uri}\x1b\x07", ResourceDefinition(uri=uri, name="intro"))[0] == uri
 
 
 def test_lists_resources_as_json(catalog_url: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from antiphon.cli.doctor.command import run_doctor
 from antiphon.cli.exit_codes import UNREACHABLE, CommandError
 from antiphon.cli.targets import Target
-from antiphon.doctor.checks import _is_local
+from antiphon.doctor.checks import is_local
 from tests.cli.command import antiphon
 from tests.cli.raw_http_server import http_response, raw_http_server
 
@@ -131,7 +131,7 @@ def test_the_report_is_coloured_on_a_terminal(
     ],
 )
 def test_checks_origins_only_for_local_servers(url: str, local: bool) -> None:
-    assert _is_local(url) is local
+    assert is_local(url) is local
 
 
 def test_a_declared_feature_that_does_not_work_fails(capsys: pytest.CaptureFixture[str]) -> None:

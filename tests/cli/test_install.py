@@ -272,7 +272,7 @@ def test_of_concurrent_installs_one_writes_and_the_others_say_that_they_did_not(
 def test_a_folder_that_another_program_keeps_locked_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.cli.hosts.config_file._LOCK_SECONDS", 0.0)
+    monkeypatch.setattr("antiphon.cli.hosts.config_file.LOCK_SECONDS", 0.0)
     descriptor = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:

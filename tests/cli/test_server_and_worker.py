@@ -151,7 +151,7 @@ async def test_readiness_says_that_the_file_of_the_store_was_deleted(tmp_path: P
 async def test_readiness_says_that_the_store_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "_STORE_PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(lifecycle, "STORE_PROBE_SECONDS", 0.1)
     path = tmp_path / "tasks.db"
     app = Server("stuck", store=f"sqlite:///{path}").asgi(probes=True)
     async with serving(app) as address, httpx2.AsyncClient() as http:
@@ -161,7 +161,7 @@ async def test_readiness_says_that_the_store_cannot_be_written(
         assert (await http.get(f"{place}/readyz")).json() == {"ready": True, "store": "away"}
         other.execute("ROLLBACK")
         other.close()
-        monkeypatch.setattr(lifecycle, "_STORE_PROBE_SECONDS", 30)
+        monkeypatch.setattr(lifecycle, "STORE_PROBE_SECONDS", 30)
         assert (await http.get(f"{place}/readyz", timeout=30)).json() == {"ready": True, "store": "up"}
 
 

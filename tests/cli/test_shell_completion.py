@@ -23,7 +23,7 @@ from antiphon.cli.exit_codes import CommandError
 from antiphon.cli.shell_completion import list_cache
 from antiphon.cli.shell_completion.command_line import Candidate, format_candidates, parse_line
 from antiphon.cli.shell_completion.list_cache import Argument, ListCache, Offer
-from antiphon.cli.shell_completion.main import _candidates
+from antiphon.cli.shell_completion.main import candidates
 from antiphon.cli.shell_completion.scripts import use_these_scripts
 from antiphon.cli.shell_completion.server_lists import ServerLists, with_login
 from antiphon.cli.targets import Target
@@ -49,7 +49,7 @@ def private_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def completed(text: str, shell: str = "bash") -> list[str]:
     """Return the candidates for a line, as a script reads them."""
     line = parse_line(text)
-    return format_candidates(_candidates(line), line, shell, word_breaks=" ")
+    return format_candidates(candidates(line), line, shell, word_breaks=" ")
 
 
 def target(url: str, token: str | None = None) -> Target:

@@ -11,7 +11,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.supervisors import Multiprocess
 
-from antiphon.cli.run.supervisor import WorkerSupervisor, _end
+from antiphon.cli.run.supervisor import WorkerSupervisor, exit_reason
 from tests.cli.command import PATIENCE, antiphon, running
 from tests.cli.test_stopping import tool_call
 from tests.support.polling import wait_until
@@ -68,7 +68,7 @@ def test_a_process_that_is_killed_while_it_is_looked_at_did_respond(
     ],
 )
 def test_how_a_process_has_ended(code: int, says: str) -> None:
-    assert _end(code) == says
+    assert exit_reason(code) == says
 
 
 def test_a_store_that_cannot_be_opened_is_reported_once(tmp_path: Path) -> None:

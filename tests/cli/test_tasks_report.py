@@ -19,7 +19,7 @@ HOUR = 3_600_000
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop the clock."""
-    monkeypatch.setattr(report, "_now", lambda: NOW)
+    monkeypatch.setattr(report, "now", lambda: NOW)
 
 
 def test_details_contain_only_known_properties() -> None:

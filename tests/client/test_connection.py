@@ -149,7 +149,7 @@ async def test_a_server_that_does_not_take_notice_of_the_end_does_not_hold_it_up
         async def end(self, headers: object) -> None:
             await asyncio.Event().wait()
 
-    monkeypatch.setattr(connection, "_GOODBYE_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "GOODBYE_SECONDS", 0.01)
     caplog.set_level(logging.DEBUG, "antiphon.client")
     line = Deaf(done)
     async with Client(line):

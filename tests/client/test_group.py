@@ -158,7 +158,7 @@ async def test_a_name_leads_to_the_same_server_while_the_group_is_open() -> None
 
 
 async def test_names_of_tools_that_went_away_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.client.group._MAX_KEPT_NAMES", 3)
+    monkeypatch.setattr("antiphon.client.group.MAX_KEPT_NAMES", 3)
     server = offering("one", "stays")
     async with ClientGroup({"one": server}) as group:
         for number in range(6):

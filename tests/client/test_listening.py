@@ -24,11 +24,11 @@ NOTE = "notes://a"
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (subscriptions, http_response):
-        monkeypatch.setattr(module, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(subscriptions, "_LONGEST_RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("antiphon.transport.client.http._LONGEST_LISTEN_RETRY_SECONDS", 0.05)
-    monkeypatch.setattr(connection, "_FIRST_RECOVERY_SECONDS", 0.01)
-    monkeypatch.setattr(connection, "_LONGEST_RECOVERY_SECONDS", 0.05)
+        monkeypatch.setattr(module, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(subscriptions, "LONGEST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("antiphon.transport.client.http.LONGEST_LISTEN_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(connection, "FIRST_RECOVERY_SECONDS", 0.01)
+    monkeypatch.setattr(connection, "LONGEST_RECOVERY_SECONDS", 0.05)
 
 
 def make(secret: str = "a secret of sixteen or more") -> Server:

@@ -41,7 +41,7 @@ MODERN, LEGACY = DIALECTS
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "_FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(requests, "FIRST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(task_segments, "LATE_RESULT_SECONDS", 0.2)
 
 
@@ -342,7 +342,7 @@ async def test_a_silent_stream_that_was_open_for_long_is_opened_again_however_of
     dialect: Modern, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_segments, "STABLE_STREAM_SECONDS", -1.0)
-    breaks = iter(range(2 * task_segments._MAX_BREAKS))
+    breaks = iter(range(2 * task_segments.MAX_BREAKS))
 
     async def follow(reply: Reply) -> None:
         await reply.events()
@@ -353,7 +353,7 @@ async def test_a_silent_stream_that_was_open_for_long_is_opened_again_however_of
     def look(reply: Reply) -> Any:
         return dialect.status(reply, "working", 0)
 
-    monkeypatch.setattr(requests, "_LONGEST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(requests, "LONGEST_RETRY_SECONDS", 0.01)
     answer = dialect.serve(on(dialect, Reply.hang, follow, look), task=True)
     async with (
         asyncio.timeout(30),

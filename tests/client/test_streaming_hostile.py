@@ -21,8 +21,8 @@ pytestmark = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: di
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_segments, "_GAP_SECONDS", 0.02)
-    monkeypatch.setattr(requests, "_FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(task_segments, "GAP_SECONDS", 0.02)
+    monkeypatch.setattr(requests, "FIRST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(task_segments, "LATE_RESULT_SECONDS", 0.2)
 
 

@@ -16,7 +16,7 @@ CAPABLE = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "_FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(subscriptions, "FIRST_RETRY_SECONDS", 0.001)
 
 
 async def test_a_resource_that_two_want_has_one_stream_until_both_have_left() -> None:
@@ -105,7 +105,7 @@ async def test_a_stream_that_breaks_is_opened_again_and_what_was_kept_is_asked_f
 async def test_a_stream_is_opened_again_however_long_the_server_is_away(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscriptions, "_LONGEST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(subscriptions, "LONGEST_RETRY_SECONDS", 0.01)
     telling, is_away, attempts = Telling(), False, 0
 
     async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:

@@ -165,7 +165,7 @@ async def test_texts_that_reorder_what_a_person_reads_are_cleaned_and_values_are
 
 
 async def test_questions_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.console.inbox.store_questions._PAGE_TASKS", 2)
+    monkeypatch.setattr("antiphon.console.inbox.store_questions.PAGE_TASKS", 2)
     async with console_and_client(tmp_path) as (console, client):
         tasks = [await client.submit("greet") for _ in range(5)]
         found: list[str] = []
@@ -191,7 +191,7 @@ async def test_questions_come_in_pages(tmp_path: Path, monkeypatch: pytest.Monke
         assert (nothing["questions"], nothing["empty"][0]) == ([], "No question matches")
         first = await console.get("/api/inbox")
         assert first["note"] == "These are the 2 oldest questions. Filter to find others."
-        monkeypatch.setattr("antiphon.console.inbox.api._SEARCHED_PAGES", 1)
+        monkeypatch.setattr("antiphon.console.inbox.api.SEARCHED_PAGES", 1)
         some = await console.get("/api/inbox", filter="nothing like this")
         assert (some["more"], some["note"]) == (True, "Not all questions were searched.")
         several = [await console.get("/api/inbox", pages=str(pages)) for pages in (2, 3)]
@@ -212,7 +212,7 @@ async def test_questions_come_in_pages(tmp_path: Path, monkeypatch: pytest.Monke
 async def test_tasks_that_sleep_do_not_hide_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.console.inbox.store_questions._OLDEST_TASKS", 5)
+    monkeypatch.setattr("antiphon.console.inbox.store_questions.OLDEST_TASKS", 5)
     async with console_and_client(tmp_path) as (console, client):
         store = store_source(tmp_path).store
         await store.open()
@@ -464,7 +464,7 @@ async def shown(console: RunningConsole, live: aiohttp.ClientResponse, count: in
 async def test_the_console_stops_listening_to_a_server_that_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_questions, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(server_questions, "RETRY_SECONDS", 0.0)
     async with (
         serving(shop(store_url(tmp_path), authenticate=BearerTokens(PEOPLE))) as address,
         serving_console() as console,

@@ -253,7 +253,7 @@ async def test_streams_end_with_a_revoked_token_and_at_sign_out(monkeypatch: pyt
                 async with bob.post(f"{console}/sign-out") as response:
                     assert response.status == 200
                 await bobs.read()  # it ends, long before the next check
-                monkeypatch.setattr(app, "_CHECK_SECONDS", 0.05)
+                monkeypatch.setattr(app, "CHECK_SECONDS", 0.05)
                 async with alice.get(f"{console}/api/live") as later:
                     assert b"ready" in await later.content.readline()
                     with pytest.raises(TimeoutError):

@@ -24,14 +24,14 @@ some = settings(max_examples=target.max_examples // 10)
 DEADLINE = 30.0
 """How long anything may take before it counts as hanging."""
 SHORTER = {
-    upstream: {"_FIRST_RETRY_SECONDS": 0.01, "_LONGEST_RETRY_SECONDS": 0.05, "_MAX_MESSAGE_BYTES": 100_000},
-    upstream_client: {"_SETTLE_SECONDS": 0.2},
-    sessions: {"_EVICT_SECONDS": 0.5},
+    upstream: {"FIRST_RETRY_SECONDS": 0.01, "LONGEST_RETRY_SECONDS": 0.05, "MAX_MESSAGE_BYTES": 100_000},
+    upstream_client: {"SETTLE_SECONDS": 0.2},
+    sessions: {"EVICT_SECONDS": 0.5},
     provider: {
-        "_LONGEST_CHANGES_SECONDS": 0.2,
-        "_START_SECONDS": 0.2,
-        "_PROCESS_START_SECONDS": 0.2,
-        "_REFRESH_SECONDS": 0.2,
+        "LONGEST_CHANGES_SECONDS": 0.2,
+        "START_SECONDS": 0.2,
+        "PROCESS_START_SECONDS": 0.2,
+        "REFRESH_SECONDS": 0.2,
     },
 }
 """The times after which the gateway acts, so that an example does not wait for them."""

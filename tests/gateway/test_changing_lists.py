@@ -57,9 +57,9 @@ async def test_a_server_that_renames_its_tools_after_each_list_is_read_ever_more
             await asyncio.sleep(0.05)
         read, elapsed = await lists(), loop.time() - began
         # At the start, with the first change, and then after delays that double and have a lower bound.
-        doubling = 3 + math.log2(elapsed / provider._CHANGES_SECONDS + 1)
+        doubling = 3 + math.log2(elapsed / provider.CHANGES_SECONDS + 1)
         assert read <= doubling
-        assert read <= 3 + elapsed / (MANY * provider._SECONDS_PER_ITEM)
+        assert read <= 3 + elapsed / (MANY * provider.SECONDS_PER_ITEM)
         assert Counted.made <= read * MANY + 2  # `do` is made once, and not with each list
 
 
@@ -137,14 +137,14 @@ async def test_callers_of_other_servers_are_answered_while_one_changes_all_the_t
                 result: Result = await client.call("good_fine")
                 assert result.text == "fine"
             elapsed = asyncio.get_running_loop().time() - began
-            lists = 3 + elapsed / (3000 * provider._SECONDS_PER_ITEM)
+            lists = 3 + elapsed / (3000 * provider.SECONDS_PER_ITEM)
             assert Counted.made <= 1 + lists * 3001  # and not a list for every few calls
 
 
 async def test_one_principal_has_at_most_its_share_of_the_subscriptions(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(provider, "_MAX_SUBSCRIPTIONS", 4)
+    monkeypatch.setattr(provider, "MAX_SUBSCRIPTIONS", 4)
     inner = Server("inner")
     inner.resource("notes://{day}")(lambda day: day)
     async with serving(inner) as address:

@@ -40,8 +40,8 @@ async def gateway_to(way: str, **options: Any) -> AsyncIterator[Server]:
 async def test_a_list_without_an_end_is_reported_and_the_rest_is_served(
     way: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream, "_MAX_MESSAGE_BYTES", 4 * 1024 * 1024)
-    monkeypatch.setattr(upstream, "_LIST_SECONDS", 1.0)
+    monkeypatch.setattr(upstream, "MAX_MESSAGE_BYTES", 4 * 1024 * 1024)
+    monkeypatch.setattr(upstream, "LIST_SECONDS", 1.0)
     async with gateway_to(way) as server, Client(server) as client:
         assert [tool.name for tool in await client.tools()] == ["fine"]
         assert (await client.call("fine")).text == "fine"
@@ -110,7 +110,7 @@ async def test_servers_that_hang_delay_the_start_by_a_few_seconds_together(
             waited.append(options["timeout"])
         return await wait(*args, **options)
 
-    monkeypatch.setattr(provider, "_START_SECONDS", 0.5)
+    monkeypatch.setattr(provider, "START_SECONDS", 0.5)
     monkeypatch.setattr(provider.asyncio, "wait", counted)  # type: ignore[attr-defined]
     with socket.create_server(("127.0.0.1", 0)) as listening:  # accepts connections, and reads nothing
         port = listening.getsockname()[1]
@@ -188,7 +188,7 @@ async def test_a_question_after_the_call_reaches_nobody_else() -> None:
 async def test_a_question_of_a_cancelled_call_reaches_nobody_else(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_client, "_SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(upstream_client, "SETTLE_SECONDS", 0.2)
     asked: list[str] = []
 
     def person(name: str) -> Any:
@@ -225,7 +225,7 @@ async def test_an_error_is_passed_on_without_its_escapes() -> None:
 
 
 async def test_a_list_that_hangs_later_does_not_delay_callers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provider, "_REFRESH_SECONDS", 0.1)
+    monkeypatch.setattr(provider, "REFRESH_SECONDS", 0.1)
     async with gateway_to("late") as server, Client(server) as client:
         (found,) = server.engine.registry.providers
         hung = asyncio.get_running_loop().create_future()

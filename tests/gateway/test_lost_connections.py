@@ -48,7 +48,7 @@ async def call_until_it_works(client: Client, tool: str, **arguments: Any) -> st
 async def test_a_server_that_did_not_read_a_cancellation_is_started_again(
     asking: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream_client, "_SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(upstream_client, "SETTLE_SECONDS", 0.2)
     async with (
         mounted(asking) as server,
         Client(server, elicit=lambda question: {"size": 1}) as client,
@@ -149,7 +149,7 @@ async def test_log_messages_on_a_shared_connection_do_not_reach_the_call_that_op
 async def test_the_question_that_was_open_longest_makes_room_for_another_call(
     asking: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_EVICT_SECONDS", 0.2)
+    monkeypatch.setattr(sessions, "EVICT_SECONDS", 0.2)
     server = Server("gateway", secrets=["a secret of these tests"])
     server.mount("peer", asking, prefix=False, max_connections=2)
     async with server.running(), Client(server, elicit=lambda question: {"size": 1}) as client:

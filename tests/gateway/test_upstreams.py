@@ -123,7 +123,7 @@ async def test_a_server_whose_tools_ask_in_both_ways(serve: Callable[[str], str]
 async def test_tools_that_return_their_questions_are_forgotten_and_found_again(
     serve: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream, "_MAX_RETURNING", 1)
+    monkeypatch.setattr(upstream, "MAX_RETURNING", 1)
     async with (
         gateway_to(serve("returning")) as server,
         Client(server, protocol="2025-11-25", **answering(Person())) as client,

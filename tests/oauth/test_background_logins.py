@@ -77,10 +77,10 @@ class Scene:
 
 @pytest.fixture
 async def scene(hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    monkeypatch.setattr(subscriptions, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(subscriptions, "_LONGEST_RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(http_response, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("antiphon.transport.client.http._LONGEST_LISTEN_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(subscriptions, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(subscriptions, "LONGEST_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(http_response, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("antiphon.transport.client.http.LONGEST_LISTEN_RETRY_SECONDS", 0.02)
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
     door = Door(url, hostile)

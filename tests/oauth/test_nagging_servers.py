@@ -108,10 +108,10 @@ async def _send(response: web.StreamResponse, message: dict[str, Any]) -> None:
 
 @pytest.fixture
 async def nagging(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Nagging]:
-    monkeypatch.setattr(subscriptions, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(subscriptions, "_LONGEST_RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(http_response, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("antiphon.transport.client.http._LONGEST_LISTEN_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(subscriptions, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(subscriptions, "LONGEST_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(http_response, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("antiphon.transport.client.http.LONGEST_LISTEN_RETRY_SECONDS", 0.02)
     async with answering(Nagging) as server:
         yield server
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from antiphon import Artifact, Client, Limits, Result, Server
-from antiphon.runtime.artifacts.service import _characters
+from antiphon.runtime.artifacts.service import whole_characters
 from tests.patterns.conftest import in_a_thread
 from tests.patterns.tooling import DIALECTS, Report, make, plainly
 from tests.support.memory import in_memory
@@ -305,7 +305,7 @@ def test_the_kind_of_an_artifact_comes_from_its_class() -> None:
 @pytest.mark.parametrize("offset", range(8))
 def test_a_stretch_of_text_has_whole_characters_alone(offset: int) -> None:
     raw = "aü€😀".encode()
-    text, taken = _characters(raw[offset:], last=True)
+    text, taken = whole_characters(raw[offset:], last=True)
     assert taken == len(raw) - offset
     assert "\ufffd" not in text
 

@@ -133,7 +133,7 @@ async def test_our_client_goes_on_by_itself(tmp_path: Path, version: str) -> Non
 async def test_segments_come_one_by_one_after_an_outage_during_a_question(
     tmp_path: Path, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(requests, "_FIRST_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(requests, "FIRST_RETRY_SECONDS", 0.02)
     place, outages = Place(tmp_path), 0
     with ExitStack() as servers:
         server = servers.enter_context(place.serving())

@@ -161,8 +161,8 @@ async def test_lost_messages_are_made_up_for(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_listener_connects_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(inbox_requests, "_FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(inbox_requests, "_LONGEST_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(inbox_requests, "FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(inbox_requests, "LONGEST_RETRY_SECONDS", 0.05)
     server = expenses()
     async with people(server, "a-token", "b-token") as (ada, bob), bob.listen_inbox() as changes:
         first = await ada.submit("expense", amount=1)

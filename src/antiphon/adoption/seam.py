@@ -30,7 +30,7 @@ logger = logging.getLogger("antiphon")
 
 S = TypeVar("S")
 
-_MAX_SESSIONS = 1000
+MAX_SESSIONS = 1000
 """How many sessions are kept for principals whose version has no sessions; the oldest is dropped."""
 
 
@@ -85,7 +85,7 @@ class Seam(ABC, Generic[S]):
             return self.new_session()
         found = self._sessions.pop(call.principal.id, None)
         self._sessions[call.principal.id] = session = self.new_session() if found is None else found
-        if len(self._sessions) > _MAX_SESSIONS:
+        if len(self._sessions) > MAX_SESSIONS:
             self._sessions.popitem(last=False)
         return session
 

@@ -56,12 +56,12 @@ logger = logging.getLogger("antiphon.client")
 Callback = Callable[[Any], Awaitable[None] | None]
 """A function that a user passes in, plain or async."""
 
-_GOODBYE_SECONDS = 2.0
+GOODBYE_SECONDS = 2.0
 """How long the client tries to tell the server that a request or the session is over."""
 _UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What reading raises for a value that no rule of the protocol foresees."""
 _FOREVER = float("inf")
-_FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS = 1.0, 60.0
+FIRST_RECOVERY_SECONDS, LONGEST_RECOVERY_SECONDS = 1.0, 60.0
 
 
 async def deliver(callback: Callback, value: Any) -> None:
@@ -167,12 +167,12 @@ class Connection:
                 await asyncio.wait({self._recovering})
             await self._callbacks.close()
             if self._background:
-                await asyncio.wait(self._background, timeout=_GOODBYE_SECONDS)
+                await asyncio.wait(self._background, timeout=GOODBYE_SECONDS)
             if self._open:
                 self._open = False
                 if self._tracing is not None:
                     self._tracing.end()
-                async with asyncio.timeout(_GOODBYE_SECONDS):
+                async with asyncio.timeout(GOODBYE_SECONDS):
                     await self.channel.end(self.dialect.headers)
         except TimeoutError:
             logger.debug("%s did not confirm the end of the session.", self.channel.peer)
@@ -292,7 +292,7 @@ class Connection:
 
     async def _recover(self, lost: int | None) -> None:
         """Replace a session if it is lost, and repeat what the server has to know, until that succeeds."""
-        backoff = Backoff(_FIRST_RECOVERY_SECONDS, _LONGEST_RECOVERY_SECONDS)
+        backoff = Backoff(FIRST_RECOVERY_SECONDS, LONGEST_RECOVERY_SECONDS)
 
         async def restore() -> None:
             await (self._renew(lost) if self._session == lost else self._on_new_session())
@@ -469,7 +469,7 @@ class Connection:
         await self._send_quietly(self.dialect.refuse(request_id, error.code, error.message), self.timeout)
 
     async def _send_quietly(
-        self, message: Message, timeout: float = _GOODBYE_SECONDS, *, may_log_in: bool = False
+        self, message: Message, timeout: float = GOODBYE_SECONDS, *, may_log_in: bool = False
     ) -> None:
         """Send a message that nobody waits for; an error is logged."""
 

@@ -35,7 +35,7 @@ __all__ = ["ClientGroup"]
 
 logger = logging.getLogger("antiphon.client")
 
-_MAX_KEPT_NAMES = 10_000
+MAX_KEPT_NAMES = 10_000
 """How many names of tools that went away lead to no other tool."""
 
 T = TypeVar("T")
@@ -322,7 +322,7 @@ class ClientGroup:
     def _keep(self, kind: str, routes: Mapping[str, _Route]) -> None:
         """Keep the names while the group is open; the oldest that no list has are forgotten above a bound."""
         kept = {name: route for name, route in self._kept[kind].items() if name not in routes}
-        excess = max(len(kept) - _MAX_KEPT_NAMES, 0)
+        excess = max(len(kept) - MAX_KEPT_NAMES, 0)
         self._kept[kind] = dict(itertools.islice(kept.items(), excess, None)) | dict(routes)
 
     async def _route(self, kind: Literal["tool", "prompt"], name: str) -> _Route:

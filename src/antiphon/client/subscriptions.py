@@ -25,7 +25,7 @@ logger = logging.getLogger("antiphon.client")
 
 _FAILURES_BEFORE_WARNING = 5
 """How often in a row the stream may break before a warning is logged."""
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 60.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 60.0
 
 
 class Subscriptions:
@@ -157,7 +157,7 @@ class Subscriptions:
         self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter]
     ) -> None:
         """Keep a stream open. The connection receives the changes on it, as all notifications."""
-        failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        failures, backoff = 0, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         asked: set[Authorizing] = set()
         while True:
             is_first = not acknowledged.done()

@@ -45,7 +45,7 @@ _MAX_COOKIES = 8
 """How many cookies of the console's name are tried."""
 _SECURE_PREFIX = "__Secure-"
 """Browsers accept a cookie of such a name over TLS only."""
-_CHECK_SECONDS = 15.0
+CHECK_SECONDS = 15.0
 """How often a stream checks that its person is still signed in, and how long the check may take."""
 _OPERATOR_ROLE = "You see and change everybody’s tasks."
 _PERSON_ROLE = "You see your own tasks, and the questions that you may answer."
@@ -266,7 +266,7 @@ class ConsoleApp:
         if principal is not None and principal.expires_at and principal.expires_at <= time.time():
             return False
         try:
-            async with asyncio.timeout(_CHECK_SECONDS):
+            async with asyncio.timeout(CHECK_SECONDS):
                 user = await self.sign_in.user(_cookies(request), request.headers)
         except Exception as error:  # the page finds out why when it connects again
             problem_of(error)
@@ -361,7 +361,7 @@ class ConsoleApp:
 def _seconds_to_check(user: ConsoleUser) -> float:
     """Return when a stream has to check its person: regularly, and when the person's token expires."""
     expires_at = None if user.principal is None else user.principal.expires_at
-    return min(_CHECK_SECONDS, max(0.0, expires_at - time.time())) if expires_at else _CHECK_SECONDS
+    return min(CHECK_SECONDS, max(0.0, expires_at - time.time())) if expires_at else CHECK_SECONDS
 
 
 def _cookie_name(request: ConsoleRequest) -> str:

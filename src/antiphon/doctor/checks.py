@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from antiphon.client import Client
     from antiphon.model.capabilities import ServerCapabilities
 
-__all__ = ["Check", "Report", "State", "examine", "explained"]
+__all__ = ["Check", "Report", "State", "examine", "explained", "is_local"]
 
 State = Literal["ok", "absent", "advice", "failed", "skipped"]
 
@@ -235,7 +235,7 @@ def _check_extensions(
 
 async def _check_origins(target: ServerTarget) -> list[Check]:
     """Check whether a web page could call a server on this machine through the user's browser."""
-    if not isinstance(target.endpoint, str) or not _is_local(target.endpoint):
+    if not isinstance(target.endpoint, str) or not is_local(target.endpoint):
         return []
     foreign = dataclasses.replace(target, headers={**target.headers, "Origin": _FOREIGN_ORIGIN})
     try:
@@ -255,7 +255,7 @@ async def _check_origins(target: ServerTarget) -> list[Check]:
     ]
 
 
-def _is_local(url: str) -> bool:
+def is_local(url: str) -> bool:
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback

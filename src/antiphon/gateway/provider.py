@@ -66,20 +66,20 @@ __all__ = ["UpstreamProvider"]
 
 logger = logging.getLogger("antiphon.gateway")
 
-_START_SECONDS, _PROCESS_START_SECONDS = 5.0, 10.0
+START_SECONDS, PROCESS_START_SECONDS = 5.0, 10.0
 """How long the start of a server waits for the first connection to a URL, and to a command. An upstream
 server that takes longer is connected in the background."""
-_REFRESH_SECONDS = 2.0
+REFRESH_SECONDS = 2.0
 """How long a caller waits for a list of an upstream server. After that, it gets the last one."""
-_CHANGES_SECONDS, _LONGEST_CHANGES_SECONDS = 0.1, 60.0
+CHANGES_SECONDS, LONGEST_CHANGES_SECONDS = 0.1, 60.0
 """How long changes of lists are gathered before they are read once more: at first, and if they never end."""
-_SECONDS_PER_ITEM = 0.001
+SECONDS_PER_ITEM = 0.001
 """The shortest such time for each item that a server lists: the work on them is a small part of it."""
 _CALM_FACTOR = 4
 """A server whose lists stay the same for so many times the current delay may change them at once again."""
 _MAX_NAMED, _MAX_NAME_CHARACTERS = 5, 80
 """How many names of items that are left out the log shows, and how much of each."""
-_MAX_SUBSCRIPTIONS = 10_000
+MAX_SUBSCRIPTIONS = 10_000
 """How many resources of one server callers can subscribe to, all together."""
 _KINDS: tuple[Kind, ...] = ("tools", "templates", "resources", "prompts")
 _NAMED: tuple[Kind, ...] = ("tools", "prompts")
@@ -105,7 +105,7 @@ class _Pace:
     """When the lists of a server are read again. One that changes them all the time has to wait longer."""
 
     def __init__(self) -> None:
-        self._backoff = Backoff(_CHANGES_SECONDS, _LONGEST_CHANGES_SECONDS)
+        self._backoff = Backoff(CHANGES_SECONDS, LONGEST_CHANGES_SECONDS)
         self._next = 0.0
 
     @property
@@ -122,7 +122,7 @@ class _Pace:
         now = asyncio.get_running_loop().time()
         if now - self._next > _CALM_FACTOR * self._backoff.delay:
             self._backoff.reset()
-        self._next = now + max(self._backoff.next_delay(), items * _SECONDS_PER_ITEM)
+        self._next = now + max(self._backoff.next_delay(), items * SECONDS_PER_ITEM)
 
 
 class UpstreamProvider(Provider):
@@ -204,7 +204,7 @@ class UpstreamProvider(Provider):
         """Start to connect, unless that has begun."""
         if self._running is None:
             self._tried.clear()
-            seconds = _PROCESS_START_SECONDS if self._mounted.is_command else _START_SECONDS
+            seconds = PROCESS_START_SECONDS if self._mounted.is_command else START_SECONDS
             self._wait_until = asyncio.get_running_loop().time() + seconds
             self._running = asyncio.create_task(self._upstream.run(self._tried.set))
 
@@ -469,7 +469,7 @@ class UpstreamProvider(Provider):
         except AntiphonError:
             return None
         if kind in self.kinds and announced not in client.offers.list_changes:
-            patience = _REFRESH_SECONDS if self._pace.left < _REFRESH_SECONDS else 0
+            patience = REFRESH_SECONDS if self._pace.left < REFRESH_SECONDS else 0
             await asyncio.wait({self._refresh(kind)}, timeout=patience)
         return None
 
@@ -585,12 +585,12 @@ class UpstreamProvider(Provider):
         if not self._offers(uri):
             return
         name, share = self._mounted.name, call.principal.share
-        if uri not in self._subscriptions and len(self._subscriptions) >= _MAX_SUBSCRIPTIONS:
+        if uri not in self._subscriptions and len(self._subscriptions) >= MAX_SUBSCRIPTIONS:
             raise Busy(
-                f"Callers are subscribed to {_MAX_SUBSCRIPTIONS} resources of the server {name!r}, which is "
+                f"Callers are subscribed to {MAX_SUBSCRIPTIONS} resources of the server {name!r}, which is "
                 "all that a gateway passes on. Try again later."
             )
-        most = share_of(_MAX_SUBSCRIPTIONS, self._engine.limits.principal_share)
+        most = share_of(MAX_SUBSCRIPTIONS, self._engine.limits.principal_share)
         own = self._subscribed.get(share, Counter[str]())
         if share and uri not in own and len(own) >= most:
             raise Busy(

@@ -25,7 +25,7 @@ _EVICTED = (
     "This call was ended while it waited for the answer, because other calls need its connection to the "
     "server. Make the call again."
 )
-_EVICT_SECONDS = 10.0
+EVICT_SECONDS = 10.0
 """How long a call waits for a connection before it takes the one whose question has been open longest."""
 
 
@@ -170,7 +170,7 @@ class Sessions:
         the state that the process of the server keeps.
         """
         loop = asyncio.get_running_loop()
-        evict_at = loop.time() + _EVICT_SECONDS
+        evict_at = loop.time() + EVICT_SECONDS
         async with self._changed:
             while True:
                 if self._is_closed:
@@ -187,7 +187,7 @@ class Sessions:
                         await self._changed.wait()
                 except TimeoutError:
                     self._evict_longest(hold)
-                    evict_at = loop.time() + _EVICT_SECONDS
+                    evict_at = loop.time() + EVICT_SECONDS
             self._opening.append(hold)
         try:
             session = await self._open()

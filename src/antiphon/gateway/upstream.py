@@ -32,23 +32,23 @@ __all__ = ["Upstream"]
 
 logger = logging.getLogger("antiphon.gateway")
 
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.5, 60.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.5, 60.0
 _STABLE_SECONDS = 30.0
 """How long a connection has to last before the next loss is retried at once."""
 _IDLE_SECONDS = 300.0
 """How long a further connection may be unused before it is closed."""
 _SWEEP_SECONDS = 30.0
-_LIST_SECONDS = 20.0
+LIST_SECONDS = 20.0
 """How long a whole list may take, and every other request but calls."""
-_MAX_PROCESSES, _MAX_SESSIONS = 16, 100
+MAX_PROCESSES, MAX_SESSIONS = 16, 100
 """How many processes of a command, or sessions at a URL, are open at once, unless the mount says how many."""
 _MAX_PAGES = 200
 """How many pages a list may have."""
-_MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_LINES, _MAX_ERROR_LINE_CHARACTERS = 10, 200
 """How much of the standard error of a process is logged when the process is lost."""
 _INVALID_RESULT = "Handler returned an invalid result"
-_MAX_RETURNING = 1000
+MAX_RETURNING = 1000
 """How many items that return their questions are remembered. URIs of resources come from callers."""
 
 _WATCHDOG = Watchdog()
@@ -130,7 +130,7 @@ class Upstream:
         item = _item(request)
         if item in self._returning:
             return False
-        if len(self._returning) >= _MAX_RETURNING:
+        if len(self._returning) >= MAX_RETURNING:
             self._returning.clear()
         self._returning.add(item)
         return True
@@ -142,7 +142,7 @@ class Upstream:
 
         Raises `DefinitionError` if the server cannot be mounted with these options.
         """
-        backoff = Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, jitter=0.2)
+        backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, jitter=0.2)
         loop = asyncio.get_running_loop()
         self._sessions = self._new_pool()
         try:
@@ -235,7 +235,7 @@ class Upstream:
     def _new_pool(self) -> Sessions:
         most = self._mounted.max_connections
         if most is None:
-            most = _MAX_PROCESSES if self._mounted.is_command else _MAX_SESSIONS
+            most = MAX_PROCESSES if self._mounted.is_command else MAX_SESSIONS
         return Sessions(self._open_session, most=most, share=self._share, idle_seconds=_IDLE_SECONDS)
 
     async def _open_session(self) -> Session:
@@ -315,7 +315,7 @@ class Upstream:
                 mounted.target,
                 env=mounted.env,
                 cwd=mounted.cwd,
-                max_message=_MAX_MESSAGE_BYTES,
+                max_message=MAX_MESSAGE_BYTES,
                 keep_errors=True,
             )
             target.watch(_WATCHDOG, on_lost)
@@ -325,9 +325,9 @@ class Upstream:
             target,
             name="antiphon-gateway",
             protocol=mounted.protocol,
-            timeout=_LIST_SECONDS,
+            timeout=LIST_SECONDS,
             max_pages=_MAX_PAGES,
-            max_message=_MAX_MESSAGE_BYTES,
+            max_message=MAX_MESSAGE_BYTES,
             handlers=questions.handlers,
             capabilities=declare_ui(ANSWERS_EVERYTHING),
             on_change=on_change,

@@ -20,7 +20,7 @@ from antiphon.transport.client.line_channel import LineChannel
 __all__ = ["Settled", "UpstreamClient"]
 
 FOREVER = float("inf")
-_SETTLE_SECONDS = 5.0
+SETTLE_SECONDS = 5.0
 """How long a server may take to respond after a call was given up, and to answer that call."""
 
 Settled: TypeAlias = Literal["ended", "responds", "silent"]
@@ -72,10 +72,10 @@ class UpstreamClient(Client):
         Over standard streams, a server may answer such a call, and only then the call has certainly ended.
         """
         try:
-            await self.ping(timeout=_SETTLE_SECONDS)
+            await self.ping(timeout=SETTLE_SECONDS)
         except (TimeoutError, AntiphonError):
             return "silent"
         channel = self._connection.channel
-        if isinstance(channel, LineChannel) and await channel.answers_given_up(_SETTLE_SECONDS):
+        if isinstance(channel, LineChannel) and await channel.answers_given_up(SETTLE_SECONDS):
             return "ended"
         return "responds"

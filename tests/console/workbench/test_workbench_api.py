@@ -15,7 +15,7 @@ import pytest
 from antiphon import Client, Server
 from antiphon.console.sources import ServerSource
 from antiphon.console.workbench import calls, connections
-from antiphon.console.workbench.catalog import _form, expand
+from antiphon.console.workbench.catalog import expand, form_schema
 from antiphon.server_target import ServerTarget
 from antiphon.testing import replay
 from tests.console.support import RunningConsole, serving_console
@@ -323,7 +323,7 @@ def test_the_form_of_a_tool_has_no_parts_of_a_wrong_type() -> None:
         },
         "required": "a",
     }
-    assert _form(schema) == {
+    assert form_schema(schema) == {
         "type": "object",
         "properties": {
             "a": {},
@@ -426,7 +426,7 @@ def test_templates_are_filled_in(template: str, values: dict[str, Any], uri: str
 
 
 async def test_a_connection_without_a_page_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.console.workbench.connections._CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("antiphon.console.workbench.connections.CHECK_SECONDS", 0.01)
     monkeypatch.setattr("antiphon.console.workbench.connections.IDLE_SECONDS", 0.0)
     async with bench_console() as console:
         bench = await connected(console)
@@ -486,7 +486,7 @@ async def test_what_is_kept_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch)
         assert "too large to show" in refused["error"]["message"]
         # If all connections keep too much, the one that was used longest ago forgets first.
         monkeypatch.setattr(connections, "MAX_KEPT_BYTES", 3_000_000)
-        monkeypatch.setattr(connections, "_CHECK_BYTES", 1)
+        monkeypatch.setattr(connections, "CHECK_BYTES", 1)
         await other.call("large", {"size": 150_000})
         for _ in range(6):
             last = await other.call("large", {"size": 150_000})

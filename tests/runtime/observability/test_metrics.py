@@ -83,7 +83,7 @@ class StallingStore(MemoryStore):
 
 
 async def test_callers_share_a_probe_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "_STORE_PROBE_SECONDS", 0.01)
+    monkeypatch.setattr(lifecycle, "STORE_PROBE_SECONDS", 0.01)
     store = StallingStore()
     server = Server("tests", store=store)
     async with server.running():

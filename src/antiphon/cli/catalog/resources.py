@@ -23,7 +23,7 @@ from antiphon.printable import printable, printable_url
 if TYPE_CHECKING:
     from antiphon.client import Client
 
-__all__ = ["list_resources", "read_resource", "read_whole"]
+__all__ = ["list_resources", "read_resource", "read_whole", "resource_row"]
 
 MAX_WHOLE_CHARACTERS = 256 * 1024 * 1024
 """How much of a resource is collected from its parts."""
@@ -43,8 +43,8 @@ def list_resources(target: Target, *, as_json: bool) -> None:
     else:
         render.print_table(
             _HEADING,
-            [_row(each.uri, each, each.size) for each in resources]
-            + [_row(each.uri_template, each) for each in templates],
+            [resource_row(each.uri, each, each.size) for each in resources]
+            + [resource_row(each.uri_template, each) for each in templates],
         )
 
 
@@ -102,7 +102,9 @@ def _length(contents: Contents) -> int:
     return len(contents.text if isinstance(contents, TextContents) else contents.blob)
 
 
-def _row(uri: str, definition: ResourceDefinition | TemplateDefinition, size: int | None = None) -> list[str]:
+def resource_row(
+    uri: str, definition: ResourceDefinition | TemplateDefinition, size: int | None = None
+) -> list[str]:
     title = definition.title or (definition.name if definition.name != uri else "")
     text = ": ".join(part for part in (title, render.first_line(definition.description)) if part)
     return [

@@ -21,7 +21,7 @@ __all__ = ["ConfigFile"]
 
 _MAX_FILE_BYTES = 64 * 1024 * 1024
 _MAX_BACKUPS = 1000
-_LOCK_SECONDS = 10.0
+LOCK_SECONDS = 10.0
 """How long to wait for other processes that replace files in the same folder."""
 _RETRY_SECONDS = 0.02
 _PRIVATE = 0o600
@@ -141,7 +141,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        deadline = time.monotonic() + _LOCK_SECONDS
+        deadline = time.monotonic() + LOCK_SECONDS
         # Some network file systems have no locks for folders.
         with contextlib.suppress(OSError):
             while True:

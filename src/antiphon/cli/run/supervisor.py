@@ -11,7 +11,7 @@ import time
 
 from uvicorn.supervisors import Multiprocess
 
-__all__ = ["WorkerSupervisor"]
+__all__ = ["WorkerSupervisor", "exit_reason"]
 
 logger = logging.getLogger("antiphon")
 
@@ -34,11 +34,11 @@ class WorkerSupervisor(Multiprocess):
                 worker.pid,
                 f"did not respond for {seconds:g} s and was killed"
                 if was_running and has_waited
-                else _end(worker.exitcode),
+                else exit_reason(worker.exitcode),
             )
 
 
-def _end(code: int | None) -> str:
+def exit_reason(code: int | None) -> str:
     """Return how a process has ended, from its exit code."""
     if code is None or code >= 0:
         return f"has ended with exit code {code}"

@@ -22,7 +22,7 @@ from antiphon.cli.shell_completion.command_line import (
 )
 from antiphon.cli.shell_completion.scripts import LINE, SHELL, WORD_BREAKS
 
-__all__ = ["complete_line"]
+__all__ = ["candidates", "complete_line"]
 
 TIMEOUT_SECONDS = 1.5
 """How long a press of Tab waits for a server, unless `ANTIPHON_COMPLETION_TIMEOUT` says another time."""
@@ -42,7 +42,7 @@ def complete_line() -> None:
     def work() -> None:
         # An error of any kind, even an exit of typer, must not reach the terminal.
         with contextlib.suppress(Exception, SystemExit):
-            found.extend(format_candidates(_candidates(line), line, shell, word_breaks))
+            found.extend(format_candidates(candidates(line), line, shell, word_breaks))
 
     logging.disable()
     # A thread can be left behind: the look-up of a host name cannot be stopped.
@@ -64,7 +64,7 @@ def _timeout() -> float:
         return TIMEOUT_SECONDS
 
 
-def _candidates(line: Line) -> Iterator[Candidate]:
+def candidates(line: Line) -> Iterator[Candidate]:
     from typer.main import get_command
 
     from antiphon.cli.commands import app

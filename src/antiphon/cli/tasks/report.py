@@ -173,7 +173,7 @@ def table(tasks: Sequence[TaskView]) -> str:
 def _row(task: TaskView, owners: Sequence[str]) -> list[str]:
     values = {"TOOL": task.tool, "PRINCIPAL": task.principal, "SERVER": task.server}
     owner = [printable(values[name] or "-") for name in owners]
-    age = "-" if task.created is None else duration(_now() - task.created)
+    age = "-" if task.created is None else duration(now() - task.created)
     message = printable(task.message or _reason(task))
     if len(message) > _MAX_MESSAGE_CHARACTERS:
         message = f"{message[: _MAX_MESSAGE_CHARACTERS - 1]}…"
@@ -203,7 +203,7 @@ def _properties(task: TaskView) -> Iterator[tuple[str, str]]:
         yield "server", task.server or "-"
     for name, at in (("created", task.created), ("updated", task.updated)):
         if at is not None:
-            yield name, f"{timestamp(at)} ({duration(_now() - at)} ago)"
+            yield name, f"{timestamp(at)} ({duration(now() - at)} ago)"
     yield "ttl", _ttl(task)
     if task.message:
         yield "message", task.message
@@ -220,7 +220,7 @@ def _properties(task: TaskView) -> Iterator[tuple[str, str]]:
 
 def status_line(task: TaskView) -> str:
     """Return the time of the last change, the status and the message of a task on one line."""
-    at = timestamp(task.updated if task.updated is not None else _now())[11:19]
+    at = timestamp(task.updated if task.updated is not None else now())[11:19]
     questions = "; ".join(f"{key}: {_describe(question)}" for key, question in task.questions.items())
     message = task.message or questions
     return printable(f"{at} {task.status}{f': {message}' if message else ''}")
@@ -257,7 +257,7 @@ def _question(asked: Wait) -> Question:
 def _ttl(task: TaskView) -> str:
     if task.ttl is None:
         return "-"
-    left = None if task.created is None else task.created + task.ttl - _now()
+    left = None if task.created is None else task.created + task.ttl - now()
     return duration(task.ttl) if left is None else f"{duration(task.ttl)} ({duration(left)} left)"
 
 
@@ -270,7 +270,7 @@ def duration(milliseconds: int) -> str:
     return f"{seconds}s"
 
 
-def _now() -> int:
+def now() -> int:
     return int(time.time() * 1000)
 
 

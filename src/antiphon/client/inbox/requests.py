@@ -23,7 +23,7 @@ __all__ = ["InboxClient", "InboxRequests"]
 
 logger = logging.getLogger("antiphon.client")
 
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 1.0, 60.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 1.0, 60.0
 _FAILURES_BEFORE_WARNING = 5
 """How often in a row the stream may break before a warning is logged."""
 
@@ -94,7 +94,7 @@ class InboxRequests:
 
     async def _keep_open(self, news: InboxStream) -> None:
         """Keep the stream open; raises the error of a stream that could not be opened the first time."""
-        failures, backoff = 0, Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        failures, backoff = 0, Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS)
         has_opened = False
         while True:
             news.begin()

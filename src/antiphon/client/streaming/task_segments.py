@@ -33,9 +33,9 @@ __all__ = ["Begun", "TaskSegments"]
 Begun: TypeAlias = asyncio.Task[Any] | StreamPart | None
 """How the stream of a task has begun: with a request that goes on, with the response to one, or not yet."""
 
-_MAX_BREAKS = 5
+MAX_BREAKS = 5
 """How often in a row a stream of segments may break early; then the client only follows the status."""
-_GAP_SECONDS = 0.5
+GAP_SECONDS = 0.5
 """How long the client waits for a missing segment on the same stream."""
 _MAX_GAP_RETRIES = 3
 
@@ -133,7 +133,7 @@ class TaskSegments:
                     raise
                 is_stable = loop.time() - opened > STABLE_STREAM_SECONDS
                 breaks = 0 if is_stable or self._segments.parts > parts else breaks + 1
-                if breaks < _MAX_BREAKS and not await self._is_task_known():
+                if breaks < MAX_BREAKS and not await self._is_task_known():
                     return None
             except RequestError:
                 if self._has_ended:
@@ -147,7 +147,7 @@ class TaskSegments:
                 tries += 1
                 if tries >= _MAX_GAP_RETRIES:
                     return None  # the whole result has the segment, if the server has it at all
-            if breaks >= _MAX_BREAKS:
+            if breaks >= MAX_BREAKS:
                 return None
             delay = backoff.next_delay()
             await asyncio.sleep(delay if wait is None else wait)
@@ -172,7 +172,7 @@ class TaskSegments:
         reads_to_end = calling is not None and self._tasks.connection.dialect.closing_cancels
         try:
             missing = None
-            while not (await asyncio.wait({request}, timeout=None if reads_to_end else _GAP_SECONDS))[0]:
+            while not (await asyncio.wait({request}, timeout=None if reads_to_end else GAP_SECONDS))[0]:
                 if missing is not None and self._tracker.missing == missing:
                     return None
                 missing = self._tracker.missing

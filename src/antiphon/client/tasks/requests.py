@@ -46,7 +46,7 @@ from antiphon.model.task_status import TaskStatus
 
 __all__ = ["Inbox", "TaskRequests", "new_inbox", "reconnecting"]
 
-_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 5.0
+FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 5.0
 _ABANDON_TIMEOUT_SECONDS = 2.0
 """How long the client tries to cancel a task that nobody waits for."""
 _QUESTIONS_SECONDS = 2.0
@@ -64,7 +64,7 @@ def new_inbox() -> Inbox:
 
 def reconnecting(timeout: float | None = None) -> Backoff:
     """Return the delays before a lost connection is tried again."""
-    return Backoff(_FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS, timeout=timeout)
+    return Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, timeout=timeout)
 
 
 class TaskRequests:

@@ -33,7 +33,7 @@ _PAGES = ("1", "2", "3", "4", "5")
 """How many pages a list may have."""
 PAGE_QUESTIONS = 100
 """About how many questions a page has."""
-_SEARCHED_PAGES = 20
+SEARCHED_PAGES = 20
 """How many pages are searched for a page of questions that match a filter."""
 _EMPTY = ("Nobody asks you anything", "A question that you can answer appears here by itself.")
 _UNMATCHED = ("No question matches", "Change the filter, or clear it.")
@@ -112,7 +112,7 @@ class InboxApi:
         rows: list[Any] = []
         problems: dict[str, None] = {}
         cursor, most = request.query.get("cursor"), int(wanted) * PAGE_QUESTIONS
-        for _ in range(int(wanted) * (_SEARCHED_PAGES if words else 1)):
+        for _ in range(int(wanted) * (SEARCHED_PAGES if words else 1)):
             page = await self._page(request.user, cursor)
             rows += [row for row in map(_row, page.questions) if _matches(row, words)]
             problems |= dict.fromkeys(page.problems)

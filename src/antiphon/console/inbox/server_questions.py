@@ -29,7 +29,7 @@ _MAX_PEOPLE = 32
 """For how many people the console listens to one server, and keeps their questions."""
 _UNUSED_SECONDS = 300.0
 """How long the console listens for a person whose pages ask for nothing."""
-_RETRY_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 """How long after a stream that broke, or that the server refused, the next one is opened."""
 _PATIENT_SECONDS = 1.0
 """How long the list of all questions waits for one server."""
@@ -116,7 +116,7 @@ class ServerQuestions:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await self._follow(user)
-                        await asyncio.sleep(_RETRY_SECONDS)
+                        await asyncio.sleep(RETRY_SECONDS)
         finally:
             del self._listeners[id], self._used[id]
 

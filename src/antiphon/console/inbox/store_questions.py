@@ -30,11 +30,11 @@ from antiphon.store.unreadable import UnreadableRecords
 
 __all__ = ["StoreQuestions"]
 
-_PAGE_TASKS = 100
+PAGE_TASKS = 100
 """How many tasks are read at once, and about how many questions a page has."""
 _MAX_PAGES = 5
 """How many pages of tasks are read for one page of questions, if most of the tasks ask nothing."""
-_OLDEST_TASKS = 200
+OLDEST_TASKS = 200
 """How many of the oldest tasks are searched for questions that no tag finds: those of tasks that an earlier
 version has parked, and of functions that wait in their processes. These tasks are among the oldest."""
 _WATCH_SECONDS = 3600.0
@@ -91,7 +91,7 @@ class StoreQuestions:
         for place, read in enumerate(lists):
             for _ in range(_MAX_PAGES):
                 position = cursors[place]
-                if isinstance(position, bool) or len(found) >= _PAGE_TASKS:
+                if isinstance(position, bool) or len(found) >= PAGE_TASKS:
                     break
                 try:
                     page = await read(position)
@@ -178,13 +178,13 @@ class StoreQuestions:
 
         def oldest(principal: str | None, filter: TaskFilter) -> _List:
             async def read(_: str | None) -> Page:
-                page = await listed(principal, filter, None, _OLDEST_TASKS)
+                page = await listed(principal, filter, None, OLDEST_TASKS)
                 return Page(tuple(record for record in page.records if ASKING_TAG not in record.tags), None)
 
             return read
 
         def tagged(*tags: str) -> _List:
-            return lambda cursor: self._store.list_tagged(tags, cursor=cursor, limit=_PAGE_TASKS)
+            return lambda cursor: self._store.list_tagged(tags, cursor=cursor, limit=PAGE_TASKS)
 
         if person.operator is not None:
             return [tagged(ASKING_TAG), oldest(None, _WAITING), oldest(None, _READY)]
@@ -193,7 +193,7 @@ class StoreQuestions:
         id, server_name = person.principal.id, server or ""
         tags = [audience_tag(server_name, name) for name in person.names]
         return [
-            lambda cursor: listed(id, _WAITING, cursor, _PAGE_TASKS),
+            lambda cursor: listed(id, _WAITING, cursor, PAGE_TASKS),
             oldest(id, _READY),
             tagged(*tags, person_tag(server_name, id)),
         ]

@@ -26,7 +26,7 @@ from antiphon.model.catalog import (
 )
 from antiphon.printable import printable, printable_text
 
-__all__ = ["expand", "read_catalog"]
+__all__ = ["expand", "form_schema", "read_catalog"]
 
 _LISTS = {"tools": "tool", "resources": "resource", "templates": "resource", "prompts": "prompt"}
 """The lists of a server, and the kind of each one's items."""
@@ -100,7 +100,7 @@ def _item(kind: str, definition: Definition, offers: ServerCapabilities, shows_a
     badges: list[str] = []
     as_task: bool | None = None
     if isinstance(definition, ToolDefinition):
-        schema = _form(definition.input_schema)
+        schema = form_schema(definition.input_schema)
         hints = definition.annotations
         badges = [label for name, label in _HINTS.items() if hints and getattr(hints, name)]
         if offers.tasks and definition.task_support != "forbidden":
@@ -139,7 +139,7 @@ def _item(kind: str, definition: Definition, offers: ServerCapabilities, shows_a
     }
 
 
-def _form(schema: Mapping[str, Any]) -> dict[str, Any]:
+def form_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return the schema of a tool as a form of the page: without parts that are not of their type."""
     properties, required = schema.get("properties"), schema.get("required")
     fields = properties.items() if isinstance(properties, Mapping) else ()

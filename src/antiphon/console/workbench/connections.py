@@ -24,9 +24,9 @@ MAX_UNWATCHED_SECONDS = 3600.0
 """How long a connection with running calls stays open without a page."""
 MAX_KEPT_BYTES = 256 * 1024 * 1024
 """How many bytes of calls and messages all connections keep. The ones used last keep theirs longest."""
-_CHECK_BYTES = 1024 * 1024
+CHECK_BYTES = 1024 * 1024
 """After how many more bytes the size of all connections is computed."""
-_CHECK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 
 
 class Connections:
@@ -119,7 +119,7 @@ class Connections:
     def _note_kept(self, added: int) -> None:
         """Let connections forget what they keep if all keep too much, the one used longest ago first."""
         self._unchecked_bytes += added
-        if self._unchecked_bytes < _CHECK_BYTES:
+        if self._unchecked_bytes < CHECK_BYTES:
             return
         self._unchecked_bytes = 0
         excess = sum(each.size for each in self._connections.values()) - MAX_KEPT_BYTES
@@ -132,7 +132,7 @@ class Connections:
 
     async def _close_unused(self) -> None:
         while self._connections:
-            await asyncio.sleep(_CHECK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS)
             now = time.monotonic()
             for connection in [*self._connections.values()]:
                 if connection.feed.has_listeners:

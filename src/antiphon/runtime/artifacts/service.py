@@ -43,7 +43,7 @@ from antiphon.runtime.scopes import ScopeCheck, Scoped
 from antiphon.store import is_database_url
 from antiphon.store.artifacts import ArtifactStore, open_artifacts
 
-__all__ = ["ArtifactService"]
+__all__ = ["ArtifactService", "whole_characters"]
 
 logger = logging.getLogger("antiphon")
 
@@ -308,7 +308,11 @@ class ArtifactService:
             )
         page = min(length or record.size, self._limits.artifact_page_bytes)
         raw = await (await self.open_store()).read(record, offset, page)
-        text = None if record.encoding == "blob" else _characters(raw, last=offset + len(raw) >= record.size)
+        text = (
+            None
+            if record.encoding == "blob"
+            else whole_characters(raw, last=offset + len(raw) >= record.size)
+        )
         end = offset + (len(raw) if text is None else text[1])
         meta: dict[str, Any] = {"artifact_id": record.id, "x-artifact-type": record.type, "size": record.size}
         if (offset, end) != (0, record.size):
@@ -435,7 +439,7 @@ def _value(record: ArtifactRecord, raw: bytes, hint: Any) -> Any:
     return value if hint is Any else pydantic.TypeAdapter(hint).validate_python(value, strict=True)
 
 
-def _characters(raw: bytes, *, last: bool) -> tuple[str, int]:
+def whole_characters(raw: bytes, *, last: bool) -> tuple[str, int]:
     """Decode the complete characters in a range of bytes; return them and the number of bytes consumed."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     start = 0

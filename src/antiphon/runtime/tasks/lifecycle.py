@@ -40,7 +40,7 @@ __all__ = ["TaskLifecycle"]
 
 logger = logging.getLogger("antiphon")
 
-_STORE_PROBE_SECONDS = 2.0
+STORE_PROBE_SECONDS = 2.0
 """How long a health probe waits for the store.
 
 Not a setting: a probe has its own timeout, which is longer.
@@ -179,11 +179,11 @@ class TaskLifecycle:
         if self._probe is None or self._probe.done():
             self._probe = asyncio.create_task(self._store.probe())
         try:
-            async with asyncio.timeout(_STORE_PROBE_SECONDS):
+            async with asyncio.timeout(STORE_PROBE_SECONDS):
                 # Callers share one probe, so that probes do not pile up on a disk that stands still.
                 await asyncio.shield(self._probe)
         except (StoreError, TimeoutError) as error:
-            reason = str(error) or f"it did not respond within {_STORE_PROBE_SECONDS:g} seconds."
+            reason = str(error) or f"it did not respond within {STORE_PROBE_SECONDS:g} seconds."
             if self._responds:
                 logger.warning("The store failed a readiness probe: %s", reason)
             self._responds = False

@@ -73,7 +73,7 @@ _EVENTS = "text/event-stream"
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,8192}")
 _LISTEN_SECONDS = 2.0
 """How long `listen` waits for its stream. Some servers send the headers with the first event."""
-_LONGEST_LISTEN_RETRY_SECONDS = 60.0
+LONGEST_LISTEN_RETRY_SECONDS = 60.0
 _STABLE_STREAM_SECONDS = 5.0
 """How long the stream of `listen` has to stay open to count as stable."""
 _FAILURES_BEFORE_WARNING = 5
@@ -320,7 +320,7 @@ class HttpChannel:
         on_session_lost: Callable[[], None],
     ) -> None:
         """Read the stream for messages that belong to no request, and open it again whenever it breaks."""
-        cursor = EventCursor(_LONGEST_LISTEN_RETRY_SECONDS)
+        cursor = EventCursor(LONGEST_LISTEN_RETRY_SECONDS)
         loop = asyncio.get_running_loop()
         failures = 0
         while True:

@@ -36,7 +36,7 @@ __all__ = ["EventCursor", "body", "decode", "frames", "media_type", "refusal", "
 _MAX_REFUSAL_BYTES = 64 * 1024
 _FEED_BYTES = 8 * 1024
 """How much of a stream is split into events at once: a piece that has come can be all lines."""
-_SHORTEST_RETRY_SECONDS, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS = 0.1, 1.0, 600.0
+SHORTEST_RETRY_SECONDS, FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS = 0.1, 1.0, 600.0
 _MAX_EVENT_ID_CHARACTERS = 1024
 """How long an event id may be, with which a client resumes a stream."""
 
@@ -46,17 +46,17 @@ class EventCursor:
 
     __slots__ = ("_longest", "_retry", "backoff", "last_id")
 
-    def __init__(self, longest: float = _LONGEST_RETRY_SECONDS) -> None:
+    def __init__(self, longest: float = LONGEST_RETRY_SECONDS) -> None:
         self.last_id: str | None = None
-        self.backoff = Backoff(_FIRST_RETRY_SECONDS, longest)
+        self.backoff = Backoff(FIRST_RETRY_SECONDS, longest)
         self._longest = longest
-        self._retry = _FIRST_RETRY_SECONDS
+        self._retry = FIRST_RETRY_SECONDS
 
     def retry_after(self, seconds: float) -> None:
         """Use the delay that the server asks for, within bounds and longer with each failure."""
         if seconds != self._retry:
             self._retry = seconds
-            first = min(max(seconds, _SHORTEST_RETRY_SECONDS), _LONGEST_RETRY_SECONDS)
+            first = min(max(seconds, SHORTEST_RETRY_SECONDS), LONGEST_RETRY_SECONDS)
             self.backoff = Backoff(first, max(first, self._longest))
 
 

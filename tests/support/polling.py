@@ -8,23 +8,33 @@ that may use them are named in `tests/real_time.txt`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
 
 DEADLINE = 60.0
 """The seconds after which a test gives up waiting: an event that comes at all has come by then."""
 
+FIRST_PAUSE = 0.01
+LONGEST_PAUSE = 0.1
+"""The seconds between two looks. They grow, so that a long wait does not slow down what it waits for."""
+
 T = TypeVar("T")
 
 
-async def until(condition: Callable[[], T], within: float = DEADLINE) -> T:
-    """Poll a condition until it is true, and return its value; fail after a deadline."""
-    deadline = time.monotonic() + within
-    while not (value := condition()):
+async def until(condition: Callable[[], T | Awaitable[T]], within: float = DEADLINE) -> T:
+    """Poll a condition, async or not, until it is true, and return its value; fail after a deadline."""
+    deadline, delay = time.monotonic() + within, FIRST_PAUSE
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return cast(T, value)
         assert time.monotonic() < deadline, f"not within {within:g} seconds: {condition}"
-        await asyncio.sleep(0.01)
-    return value
+        await asyncio.sleep(delay)
+        delay = min(1.2 * delay, LONGEST_PAUSE)
 
 
 def wait_until(condition: Callable[[], T], within: float = DEADLINE) -> T:

@@ -40,7 +40,6 @@ DEADLINES: dict[str, int | None] = {
     "check_call": None,
     "call": None,
     "until": 1,
-    "eventually": 1,
     "wait_until": 1,
     "wait_procs": None,
     "create_connection": 1,

@@ -16,7 +16,7 @@ from antiphon import AntiphonError, Client, Context, DefinitionError, Result, Se
 from antiphon.gateway import provider, sessions, upstream, upstream_client
 from tests.fuzz.strategies import ANY_TEXT, JSON_VALUES, near, target
 from tests.fuzz.upstreams import COPIES, KINDS, Act, Upstream
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.serving import serving
 
 some = settings(max_examples=target.max_examples // 10)
@@ -325,7 +325,7 @@ async def take(
             offered = hostile.names[kind] or ["calm"]
             chosen = offered[number % len(offered)]
             callers[who].start(clients[who], kind, chosen if kind == "resources" else f"bad_{chosen}")
-            await asyncio.sleep(0)
+            await turns()
         case "cancel":
             for caller in callers.values():
                 for call in tuple(caller.calls)[:1]:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from antiphon import AntiphonError, Artifact, BearerTokens, Client, Context, InputRequired, Limits, Server
 from tests.fuzz.strategies import near, target
 from tests.support import http
+from tests.support.polling import turns
 from tests.support.serving import serving
 from tests.support.speakers import CLIENT, LEGACY, Modern, Session
 
@@ -229,12 +230,12 @@ class Person:
     async def _blocked(self, number: int) -> None:
         """Have a thread that does not end before the example."""
         self.where.background.append(asyncio.create_task(self.client.call("block")))
-        await asyncio.sleep(0)
+        await turns()
 
     async def _waiting(self, number: int) -> None:
         """Have a call that does not end before the example."""
         self.where.background.append(asyncio.create_task(self.client.call("wait")))
-        await asyncio.sleep(0)
+        await turns()
 
     async def _steal(self, number: int) -> None:
         """Use what is the other's. Without principals, whoever knows an id may use it."""

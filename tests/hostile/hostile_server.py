@@ -39,11 +39,11 @@ def hostile_server(answer: Answer) -> Iterator[Fake]:
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(60)
         yield started[0][0]
     finally:
         started[0][1]()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 

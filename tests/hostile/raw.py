@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from tests.support.http import TIMEOUT_SECONDS
+from tests.support.polling import turns
 
 MARKER = b"GET /marker HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 """A request that is answered with 404, after which the server closes the connection."""
@@ -62,7 +63,7 @@ async def _send(writer: asyncio.StreamWriter, parts: tuple[bytes, ...], *, half_
     for part in parts:
         writer.write(part)
         await writer.drain()
-        await asyncio.sleep(0)
+        await turns()
     if half_close:
         writer.write_eof()
 

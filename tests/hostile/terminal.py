@@ -6,8 +6,9 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
-import time
+import threading
 from collections.abc import Mapping, Sequence
 
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment
@@ -49,11 +50,12 @@ def in_pseudo_terminal(arguments: Sequence[str], env: Mapping[str, str] | None =
     )
     os.close(theirs)
     shown, answered = b"", 0
-    deadline = time.monotonic() + PATIENCE
+    guard = threading.Timer(PATIENCE, process.kill)
+    guard.start()
     try:
-        while time.monotonic() < deadline:
-            is_asked = len(shown) > answered and shown.endswith(b": ")
-            if not select.select([ours], [], [], 0 if is_asked else 0.5)[0]:
+        while True:
+            is_asked = len(shown) > answered and shown.rstrip(b"\r\n").endswith(b": ")
+            if not select.select([ours], [], [], 0 if is_asked else None)[0]:
                 os.write(ours, b"!decline\n")
                 answered = len(shown)
                 continue
@@ -62,8 +64,9 @@ def in_pseudo_terminal(arguments: Sequence[str], env: Mapping[str, str] | None =
             except OSError:  # the command has ended
                 break
             shown += data
-        process.wait(PATIENCE)
+        assert process.wait() != -signal.SIGKILL, f"not within {PATIENCE:g} seconds: {shown!r}"
     finally:
+        guard.cancel()
         if process.poll() is None:
             process.kill()
             process.wait()

@@ -24,6 +24,7 @@ from tests.hostile.hostile_server import (
     scripted,
     text,
 )
+from tests.support.polling import turns
 
 # Session ids, event ids and retries
 
@@ -91,7 +92,7 @@ async def drip(reply: Reply, data: bytes) -> None:
     await reply.events()
     while True:
         await reply.raw(data)
-        await asyncio.sleep(0)
+        await turns()
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ async def huge_head(reply: Reply) -> None:
 async def informational(reply: Reply) -> None:
     while True:
         await reply.raw(b"HTTP/1.1 100 Continue\r\n\r\n")
-        await asyncio.sleep(0)
+        await turns()
 
 
 async def bad_chunks(reply: Reply) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -12,15 +11,24 @@ from typing import Any
 import pytest
 
 from antiphon import HttpRequest, Limits, Server
-from antiphon.transport.server.http.connections import Connections, raise_descriptor_limit, stranger_at
+from antiphon.transport.server.http import serve
+from antiphon.transport.server.http.connections import (
+    SWEEP_SECONDS,
+    Connections,
+    raise_descriptor_limit,
+    stranger_at,
+)
 from antiphon.transport.server.http.serve import HttpConfig
 from tests.hostile.raw import MARKER, PING, post, send_raw
 from tests.support import http
-from tests.support.polling import until
+from tests.support.loop_time import LoopTime
+from tests.support.polling import turns, until
 from tests.support.serving import WAYS, Address, running
 
 KIB = 1024
 SERVED = [200, 404]
+LONG = 600.0
+"""A deadline that passes only if a test moves the time."""
 
 
 def server(**limits: Any) -> Server:
@@ -97,104 +105,135 @@ async def test_too_many_headers_are_refused(way: str, path: str) -> None:
 # The time
 
 
+async def _read_after_deadlines(connection: http.Connection) -> bytes:
+    """Move the time until the server has closed a connection, and return what came before."""
+    rest = asyncio.create_task(connection.reader.read())
+    await LoopTime().advance_until(rest.done, 2 * LONG)
+    return await rest
+
+
+async def _pass_deadlines(address: Address) -> None:
+    """Move the time until the server has ended a head that is late, and so all that were late before."""
+    async with http.connect(address.port) as late:
+        await late.write(b"GET /")
+        assert (await _read_after_deadlines(late)).startswith(b"HTTP/1.1 408 ")
+
+
 async def test_a_head_has_a_deadline_from_the_connection_on() -> None:
-    async with running(server(head_timeout=0.2)) as address:
-        assert (await send_raw(address.port)).statuses == []
-        assert (await send_raw(address.port, b"POST /m")).statuses == [408]
-        assert (await send_raw(address.port, post()[:60])).statuses == [408]
+    async with running(server(head_timeout=LONG)) as address:
+        for sent, answer in ((b"", b""), (b"POST /m", b"HTTP/1.1 408 "), (post()[:60], b"HTTP/1.1 408 ")):
+            async with http.connect(address.port) as connection:
+                await connection.write(sent)
+                assert (await _read_after_deadlines(connection))[:13] == answer
         assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED
         await until(lambda: not len(connections(address)))
 
 
 async def test_a_head_that_comes_byte_by_byte_has_the_same_deadline() -> None:
-    async with running(server(head_timeout=0.5)) as address, http.connect(address.port) as connection:
-        answer = asyncio.create_task(connection.receive_head())
+    async with running(server(head_timeout=LONG)) as address, http.connect(address.port) as connection:
+        time, answer = LoopTime(), asyncio.create_task(connection.reader.read())
         await connection.write(b"GET /mcp HTTP/1.1\r\n")
-        async with asyncio.timeout(20):
-            while not answer.done():
-                await connection.write(b"X: a\r\n")
-                await asyncio.sleep(0.05)
-        assert (await answer).status == 408
+
+        def send_line() -> bool:
+            connection.writer.write(b"X: a\r\n")
+            return answer.done()
+
+        await time.advance_until(send_line, LONG / 10)
+        assert (await answer).startswith(b"HTTP/1.1 408 ")
 
 
 @pytest.mark.parametrize("data", [b"P", b"\r\n", post()[:60]], ids=["a byte", "a blank line", "a part"])
 async def test_the_next_head_on_a_connection_has_a_deadline_too(data: bytes) -> None:
-    async with running(server(head_timeout=0.3)) as address, http.connect(address.port) as connection:
+    async with running(server(head_timeout=LONG)) as address, http.connect(address.port) as connection:
         await connection.write(post())
         assert (await connection.receive()).status == 200
         await connection.write(data)
-        async with asyncio.timeout(20):
-            rest = await connection.reader.read()
+        rest = await _read_after_deadlines(connection)
         assert rest.startswith(b"" if data == b"\r\n" else b"HTTP/1.1 408 ")
 
 
-async def test_a_head_behind_a_running_request_does_not_end_it() -> None:
-    limited = server(head_timeout=0.1)
-    release = asyncio.Event()
+@pytest.mark.parametrize(
+    ("rest", "status"),
+    [(b"", b"408"), (b"t HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n", b"200")],
+)
+async def test_a_head_behind_a_running_request_has_its_deadline_after_it(rest: bytes, status: bytes) -> None:
+    limited = server(head_timeout=LONG, call_timeout=10**9)
+    entered, release = asyncio.Event(), asyncio.Event()
 
     @limited.route("/wait")
     async def wait(request: HttpRequest) -> str:
+        entered.set()
         await release.wait()
         return "done"
 
     async with running(limited) as address, http.connect(address.port) as connection:
         await connection.write(b"GET /wait HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nGET /wai")
-        await asyncio.sleep(0.5)
+        await entered.wait()
+        await _pass_deadlines(address)
         release.set()
         assert (await connection.receive()).body == b"done"
-        assert (await connection.receive()).status == 408
+        await connection.write(rest)
+        assert (await _read_after_deadlines(connection)).startswith(b"HTTP/1.1 " + status)
 
 
-async def test_a_connection_that_is_idle_between_requests_is_kept() -> None:
-    async with running(server(head_timeout=0.1)) as address, http.connect(address.port) as connection:
+async def test_a_connection_that_is_idle_between_requests_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "KEEP_ALIVE_SECONDS", 10**9)
+    async with running(server(head_timeout=LONG)) as address, http.connect(address.port) as connection:
         for _ in range(3):
             await connection.write(post())
             assert (await connection.receive()).status == 200
-            await asyncio.sleep(0.3)
+            await _pass_deadlines(address)
 
 
-async def test_the_time_in_which_the_server_stands_still_does_not_count() -> None:
-    async with running(server(head_timeout=0.2)) as address:
-        for sent in (b"", post()[:60]):
-            async with http.connect(address.port) as connection:
-                await connection.write(sent)
-                await until(lambda: len(connections(address)) == 1)
-                time.sleep(0.5)  # noqa: ASYNC251 - the event loop, in which the server runs, stands still
-                await asyncio.sleep(0)  # a turn of the loop in which the rest has not arrived yet
-                await asyncio.sleep(0)
-                await connection.write(post()[len(sent) :])
-                assert (await connection.receive()).status == 200
-            await until(lambda: not len(connections(address)))
+CHUNKED = post(b"%x\r\n%s\r\n0\r\n\r\n" % (len(PING), PING), "Transfer-Encoding: chunked")
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "before"),
+    [(post(), 0), (post(), 60), (post(), len(post()) - 10), (CHUNKED, len(CHUNKED) - 20)],
+    ids=["all", "its head", "its body", "its body, by ASGI"],
+)
+async def test_the_time_in_which_the_server_stands_still_does_not_count(
+    request_bytes: bytes, before: int
+) -> None:
+    limited = server(head_timeout=LONG, body_timeout=LONG)
+    async with running(limited) as address, http.connect(address.port) as connection:
+        await until(lambda: len(connections(address)) == 1)
+        time = LoopTime()
+        with time.stopped():
+            await connection.write(request_bytes[:before])
+            await turns(50)  # the server reads it
+            time.advance(2 * LONG)
+            await turns(2)  # turns of the loop in which the rest has not arrived yet
+            await connection.write(request_bytes[before:])
+            assert (await connection.receive()).status == 200
 
 
 async def test_a_body_that_was_refused_has_a_deadline() -> None:
-    limits = server(head_timeout=0.3, max_body_bytes=100)
+    limits = server(head_timeout=LONG, max_body_bytes=100)
     async with running(limits) as address, http.connect(address.port) as connection:
         await connection.write(post(b"x" * 50, length=10**12))
         assert (await connection.receive()).status == 413
-        async with asyncio.timeout(20):
-            with pytest.raises(ConnectionError):
-                await _write_for_ever(connection)
 
+        def send_more() -> bool:
+            connection.writer.write(b"x" * 1000)
+            return connection.writer.is_closing()
 
-async def _write_for_ever(connection: http.Connection) -> None:
-    while True:
-        await connection.write(b"x" * 1000)
-        await asyncio.sleep(0.01)
+        await LoopTime().advance_until(send_more, LONG / 10)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
 async def test_slow_heads_do_not_lock_others_out(share: float) -> None:
     """Heads that never end are closed, however many there are."""
     count = 300
-    limited = server(head_timeout=0.5, max_connections=int(count / share))
+    limited = server(head_timeout=LONG, max_connections=int(count / share))
     async with running(limited) as address, AsyncExitStack() as stack:
         slow = [await stack.enter_async_context(http.connect(address.port)) for _ in range(count)]
         for connection in slow:
             connection.writer.write(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-")
         if share < 1:
             assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED
-        await until(lambda: not len(connections(address)))
+        await LoopTime().advance_until(lambda: not len(connections(address)), 2 * LONG)
         assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED
 
 
@@ -211,7 +250,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 async def test_connections_over_the_limit_are_refused_and_logged_once(
     limit: str, log: pytest.LogCaptureFixture
 ) -> None:
-    async with running(server(**{limit: 3})) as address, AsyncExitStack() as stack:
+    async with running(server(head_timeout=LONG, **{limit: 3})) as address, AsyncExitStack() as stack:
         held = [await stack.enter_async_context(http.connect(address.port)) for _ in range(3)]
         await until(lambda: len(connections(address)) == 3)
         for _ in range(20):
@@ -230,7 +269,7 @@ async def test_connections_over_the_limit_are_refused_and_logged_once(
 
 async def test_readiness_is_not_load_and_a_probe_on_a_new_connection_is_refused_like_any_other() -> None:
     async with (
-        running(Server("tests", limits=Limits(max_connections=2)), probes=True) as address,
+        running(server(max_connections=2, head_timeout=LONG), probes=True) as address,
         http.connect(address.port) as probe,
         http.connect(address.port) as held,
     ):
@@ -247,7 +286,8 @@ async def test_readiness_is_not_load_and_a_probe_on_a_new_connection_is_refused_
 
 
 async def test_idle_connections_make_room_for_new_ones(log: pytest.LogCaptureFixture) -> None:
-    async with running(server(max_connections=5)) as address, AsyncExitStack() as stack:
+    time = LoopTime()
+    async with running(server(max_connections=5, head_timeout=LONG)) as address, AsyncExitStack() as stack:
         held = [await stack.enter_async_context(http.connect(address.port)) for _ in range(5)]
         for connection in held[:3]:
             await connection.write(post())
@@ -255,9 +295,8 @@ async def test_idle_connections_make_room_for_new_ones(log: pytest.LogCaptureFix
         for closed in range(3):  # the one that has been idle longest is closed first
             new = await stack.enter_async_context(http.connect(address.port))
             await new.write(post()[:50])
-            async with asyncio.timeout(20):
-                assert await held[closed].reader.read() == b""
-            connections(address)._has_searched = False  # as after the next sweep
+            assert await held[closed].reader.read() == b""
+            time.advance(2 * SWEEP_SECONDS)  # idle connections are searched once between two sweeps
         assert (await send_raw(address.port)).statuses == [503]
         for connection in held[3:]:
             await connection.write(post())
@@ -321,14 +360,17 @@ async def test_connections_leave_descriptors_to_others(
 async def test_exhausted_descriptors_are_logged_once(
     monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
+    failed = 0
+
     def fail(*_: Any) -> int:
+        nonlocal failed
+        failed += 1
         raise OSError(24, "Too many open files")
 
-    async with running(server(head_timeout=0.1)) as address:
+    async with running(server(head_timeout=LONG, body_timeout=0.1)) as address:
         assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED
         monkeypatch.setattr("antiphon.transport.server.http.connections.os.open", fail)
-        await until(lambda: "no file descriptor left" in log.text)
-        await asyncio.sleep(0.2)
+        await until(lambda: failed >= 5)
         monkeypatch.undo()
     assert log.text.count("no file descriptor left") == 1
 
@@ -352,4 +394,4 @@ def test_the_limit_of_descriptors_is_raised_to_the_hard_limit(monkeypatch: pytes
 async def no_warnings_left() -> AsyncIterator[None]:
     """Let aborted connections end before the event loop is closed."""
     yield
-    await asyncio.sleep(0)
+    await turns()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -40,7 +38,7 @@ def limits(**values: Any) -> dict[str, str]:
 
 @pytest.fixture(params=list(WAYS))
 def bounded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
-    environment = limits(head_timeout=0.5, body_timeout=0.5, max_memory_bytes=1024 * MIB)
+    environment = limits(head_timeout=2, body_timeout=2, max_memory_bytes=1024 * MIB)
     # glibc keeps freed blocks of this size otherwise, and resident memory would not show what is kept.
     environment["MALLOC_MMAP_THRESHOLD_"] = str(128 * 1024)
     with started("bounded.py", tmp_path, env=environment, **WAYS[request.param]) as process:
@@ -51,7 +49,11 @@ async def test_heads_are_bounded_however_the_server_is_started(bounded: ServerPr
     port = bounded.port
     endless = [b"GET / HTTP/1.1\r\nX: ", *([b"x" * MIB] * 50)]
     assert (await send_raw(port, *endless)).statuses == [431]
-    assert (await send_raw(port, post()[:40])).statuses == [408]
+
+    async def is_late() -> bool:  # unless this process was so slow that nothing of the head came
+        return (await send_raw(port, post()[:40])).statuses == [408]
+
+    await until(is_late)
     assert (await send_raw(port)).statuses == []
     assert (await send_raw(port, post(PING, *(f"X-{n}: 1" for n in range(100))), MARKER)).statuses == [
         431,
@@ -61,31 +63,6 @@ async def test_heads_are_bounded_however_the_server_is_started(bounded: ServerPr
     assert "Traceback" not in bounded.log, bounded.log
 
 
-CHUNKED = post(b"%x\r\n%s\r\n0\r\n\r\n" % (len(PING), PING), "Transfer-Encoding: chunked")
-
-
-@pytest.mark.parametrize(
-    ("request_bytes", "before"),
-    [(post(), 60), (post(), len(post()) - 10), (CHUNKED, len(CHUNKED) - 20)],
-    ids=["its head", "its body", "its body, by ASGI"],
-)
-async def test_what_arrives_while_the_process_stands_still_is_in_time(
-    request_bytes: bytes, before: int, tmp_path: Path
-) -> None:
-    environment = limits(head_timeout=2, body_timeout=2)
-    with started("bounded.py", tmp_path, env=environment, command=True) as server:
-        async with http.connect(server.port) as connection:
-            await connection.write(request_bytes[:before])
-            await asyncio.sleep(0.1)
-            os.kill(server.process.pid, signal.SIGSTOP)
-            try:
-                await connection.write(request_bytes[before:])
-                await asyncio.sleep(3)
-            finally:
-                os.kill(server.process.pid, signal.SIGCONT)
-            assert (await connection.receive()).status == 200
-
-
 async def test_readers_that_do_not_read_do_not_keep_their_answers(bounded: ServerProcess) -> None:
     assert (await send_raw(bounded.port, call("large", JSON_ONLY, size=8 * MIB), MARKER)).statuses == SERVED
     before = _tree_memory(bounded)
@@ -93,7 +70,7 @@ async def test_readers_that_do_not_read_do_not_keep_their_answers(bounded: Serve
         readers = [stack.enter_context(connect(bounded.port)) for _ in range(100)]
         for reader in readers:
             reader.sendall(call("large", JSON_ONLY, size=4 * MIB))
-        await until(lambda: all(_is_closed(reader) for reader in readers), within=60)
+        await until(lambda: all(_is_closed(reader) for reader in readers))
     assert (await send_raw(bounded.port, post(), MARKER)).statuses == SERVED
     await until(lambda: _tree_memory(bounded) < before + 100 * MIB)
     assert "Traceback" not in bounded.log, bounded.log
@@ -144,9 +121,10 @@ async def test_more_connections_than_descriptors_neither_stop_the_server_nor_fil
             await caller.write(post())
             assert (await caller.receive()).status == 200
 
-            async with asyncio.timeout(30):  # until the slow heads are closed
-                while (await send_raw(server.port, post(), MARKER)).statuses != SERVED:
-                    pass
+            async def is_served() -> bool:  # once the slow heads are closed
+                return (await send_raw(server.port, post(), MARKER)).statuses == SERVED
+
+            await until(is_served)
         assert server.log.count("Refusing connections") == 1
         assert server.log.count("\n") < 10
         assert "Traceback" not in server.log

@@ -16,7 +16,7 @@ from antiphon.transport.server.http.known_heads import Head, KnownHeads, read_he
 from antiphon.transport.server.http.protocol import HttpProtocol
 from tests.hostile.raw import MARKER, PING, post, read_statuses
 from tests.support.http import TIMEOUT_SECONDS
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.serving import Address, running
 
 USUAL = "Accept: application/json, text/event-stream"
@@ -76,8 +76,7 @@ async def exchange(port: int, *parts: bytes) -> list[bytes]:
                 assert length is not None
                 answers.append(head + await reader.readexactly(int(length[1])))
             writer.write(parts[-1])
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await turns(20)
             writer.write(MARKER)
             answers.append(await reader.read(-1))
     finally:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support import http
+from tests.support.polling import until
 from tests.support.process import ServerProcess, started
 from tests.support.speakers import CLIENT, LEGACY, Modern, Session
 from tests.support.stdio import StdioServer, stdio_server
@@ -50,11 +51,11 @@ async def bounded(server: ServerProcess) -> AsyncIterator[None]:
 
 async def released(server: ServerProcess) -> None:
     """Wait until nothing is reserved."""
-    for _ in range(600):
-        if (await Modern(server.port).call("reserved")).text == "0":
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("memory is still reserved")
+
+    async def is_nothing() -> bool:
+        return (await Modern(server.port).call("reserved")).text == "0"
+
+    await until(is_nothing)
 
 
 def initialize(capabilities: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import pytest_asyncio
 from antiphon import Context, Failure, Limits, Principal, Result, Server
 from antiphon.transport.server.http import serve
 from tests.hostile.raw import MARKER, post, read_raw
+from tests.support.polling import turns
 from tests.support.serving import Address, running
 from tests.support.speakers import KEY, LEGACY, MODERN
 
@@ -56,7 +57,7 @@ def build(*, authenticates: bool) -> Server:
 
     @server.tool
     async def later() -> Result:
-        await asyncio.sleep(0)
+        await turns()
         return Result("later", data={"a": 1})
 
     @server.tool

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -12,11 +13,10 @@ from tests.promises.speaking import Patient
 from tests.streaming.speaking import Follower, numbered, reading
 from tests.support import http
 from tests.support.http import Response
-from tests.support.polling import until
 from tests.support.speakers import JSON, Bare, Modern, Session, Speaker
 
 T = TypeVar("T")
-RETRY_SECONDS = 300.0
+RETRY_SECONDS = 60.0
 DIALECTS = ("draft", "2025-11-25", "2026-07-28")
 GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
 
@@ -27,16 +27,13 @@ class Unavailable(Exception):
 
 async def retry_until_done(work: Callable[[], Awaitable[T]]) -> T:
     """Retry work until it succeeds, while processes are killed."""
-
-    async def attempt() -> tuple[T] | None:
+    deadline = time.monotonic() + RETRY_SECONDS
+    while True:
         try:
-            return (await work(),)
+            return await work()
         except (*GONE, Unavailable):
-            return None
-
-    found = await until(attempt, RETRY_SECONDS)
-    assert found is not None
-    return found[0]
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.05)
 
 
 def result_of(response: Response) -> dict[str, Any]:
@@ -84,12 +81,15 @@ async def begin(speaker: Speaker, tool: str, **arguments: Any) -> str:
 
 async def reach(speaker: Speaker, id: str, *statuses: str) -> dict[str, Any]:
     """Return the task, once it has one of these statuses."""
+    deadline = time.monotonic() + RETRY_SECONDS
 
     async def look() -> dict[str, Any]:
-        task = result_of(await speaker.ask("tasks/get", {"taskId": id}))
-        return task if task["status"] in statuses else {}
+        return result_of(await speaker.ask("tasks/get", {"taskId": id}))
 
-    return await until(lambda: retry_until_done(look), RETRY_SECONDS)
+    while (task := await retry_until_done(look))["status"] not in statuses:
+        assert time.monotonic() < deadline, f"still {task}"
+        await asyncio.sleep(0.05)
+    return task
 
 
 async def redeem(speaker: Speaker, id: str) -> list[str]:

@@ -45,7 +45,7 @@ async def begin(client: Client[Any], tool: str) -> ToolTask:
 
 async def questions(task: ToolTask) -> str:
     """Wait until a task asks."""
-    return (await task.wait(state="input_required", timeout=20)).status
+    return (await task.wait(state="input_required", timeout=60)).status
 
 
 async def finish(person: Person, task: ToolTask) -> dict[str, Any]:
@@ -70,7 +70,7 @@ async def cancel(person: Person, task: ToolTask) -> dict[str, Any]:
     """Cancel a task when it asks."""
     await questions(task)
     await task.cancel()
-    return {"status": (await task.wait(timeout=20)).status, "asked": person.asked(task.task_id)}
+    return {"status": (await task.wait(timeout=60)).status, "asked": person.asked(task.task_id)}
 
 
 def again(client: Client[Any], id: str) -> ToolTask:

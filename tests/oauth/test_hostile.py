@@ -27,7 +27,7 @@ from antiphon.transport.client.authorization import Refused
 from antiphon.transport.client.challenges import bearer_parameters, schemes, split_scopes
 from antiphon.transport.client.http_client import http_client
 from tests.oauth.hostile import Hostile
-from tests.support.polling import until
+from tests.support.polling import turns, until
 
 
 async def test_a_server_that_refuses_every_token_asks_a_person_once(hostile: Hostile) -> None:
@@ -381,7 +381,7 @@ async def test_a_refresh_does_not_replace_a_newer_login(hostile: Hostile) -> Non
         await until(lambda: session._renewing is not None)
         newer = msgspec.structs.replace(store.all()[0], access_token="newer", expires_at=None)
         logging_in = asyncio.ensure_future(session._keep_new(newer))
-        await asyncio.sleep(0)
+        await turns()
     await asyncio.gather(refreshing, logging_in)
     assert [login.access_token for login in store.all()] == ["newer"]
     assert (await session.headers("POST"))["authorization"] == "Bearer newer"

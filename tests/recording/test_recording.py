@@ -126,7 +126,7 @@ async def test_an_open_stream_gets_its_messages_and_a_call_its_own(moves_ids: bo
             seen = await use_stream(client)
             await client.call("add", a=1, b=2)
     assert seen == ["Hello, Ada.", "asking", "ListChanged", "False"]
-    async with Client(replay(path), elicit=ada) as replayed, asyncio.timeout(10):
+    async with Client(replay(path), elicit=ada) as replayed, asyncio.timeout(60):
         if moves_ids:
             await replayed.call("add", a=1, b=2)
         assert await use_stream(replayed) == seen

@@ -11,7 +11,7 @@ import pytest
 from antiphon import Context, Server
 from tests.robustness.load import idle, reached
 from tests.support import http
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.process import ServerProcess
 from tests.support.serving import serving
 from tests.support.speakers import Bare, Modern, Session, Speaker
@@ -115,7 +115,7 @@ async def test_clients_that_disconnect_leave_no_memory_behind(loaded: ServerProc
             if number % 2:
                 await connection.receive_head()
             else:
-                await asyncio.sleep(0)
+                await turns()
             connection.vanish()
 
     sizes = []

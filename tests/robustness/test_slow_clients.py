@@ -47,7 +47,7 @@ async def test_five_hundred_slow_clients_do_not_delay_others(loaded: ServerProce
 async def dribbled(connection: Connection) -> dict[str, object]:
     """Return a response that is read byte by byte."""
     raw = bytearray()
-    async with asyncio.timeout(25):
+    async with asyncio.timeout(60):
         while not raw.endswith(b"\r\n\r\n"):
             raw += await connection.reader.readexactly(1)
         length = int(raw.lower().split(b"content-length:")[1].split(b"\r\n")[0])

@@ -28,6 +28,7 @@ from antiphon import (
 from tests.promises.tooling import store_of
 from tests.streaming.speaking import CORE, DIALECTS, reading, speaker, streamed, texts, wish
 from tests.streaming.ways import WAYS, go
+from tests.support.polling import forever, turns
 from tests.support.serving import serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -53,7 +54,7 @@ def make(kind: str, folder: Any) -> Server:
     async def generator() -> AsyncIterator[str]:
         """An async generator."""
         yield "a"
-        await asyncio.sleep(0)
+        await turns()
         yield "b"
 
     @tool
@@ -168,7 +169,7 @@ def make(kind: str, folder: Any) -> Server:
         """Takes too long."""
         yield "1"
         yield "2"
-        await asyncio.sleep(60)
+        await forever()
 
     return server
 

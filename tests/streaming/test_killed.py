@@ -184,7 +184,7 @@ async def test_taking_up_a_task_that_has_said_much_costs_little_memory(tmp_path:
         await store.open()
         await planted(store, batches, ended=False, width=200_000, name=name)
         with place.serving() as server:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await store.count("ready"):  # noqa: ASYNC110 - nobody tells that nothing is left
                     await asyncio.sleep(0.02)
             peaks.append(server.peak)

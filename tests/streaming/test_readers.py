@@ -47,7 +47,7 @@ async def test_a_caller_that_goes_away_stops_the_generator(
         await stream.up_to(2)
         stream.connection.vanish()
     if tool == "threaded":  # a thread notices when it wants to say the next thing
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not studio.ended[tool]:
                 studio.allow(1)
                 await asyncio.sleep(0.02)

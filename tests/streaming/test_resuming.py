@@ -28,7 +28,7 @@ from tests.streaming.speaking import (
 from tests.streaming.tooling import Studio
 from tests.support import http
 from tests.support.http import Response
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.speakers import Bare, Session, Speaker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -51,7 +51,7 @@ async def begun(client: Speaker, tool: str, **arguments: Any) -> str:
 
 async def reaching(client: Speaker, id: str, number: int) -> None:
     """Wait until a task has this many segments."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not numbered((await after(client, id, number - 1 or 1)).frames):
             if number == 1 and (await after(client, id, 1)).result["isComplete"]:
                 return
@@ -274,7 +274,7 @@ async def test_many_read_the_same(core: Speaker, studio: Studio) -> None:
     readers = [asyncio.create_task(read(number)) for number in range(10)]
     for _ in range(20):
         studio.allow(1)
-        await asyncio.sleep(0)
+        await turns()
     for number, reader in enumerate(readers):
         assert await reader == [(n, str(n)) for n in range(number + 1, 21)]
 
@@ -364,7 +364,7 @@ async def test_a_stream_hears_of_every_segment_whoever_writes_it(port: int, stud
     async with reading(client, "tasks/result", {"taskId": id, "stream": {}}) as stream:
         for _ in range(100):
             studio.allow(3)
-            await asyncio.sleep(0)
+            await turns()
         await stream.rest()
         assert texts(stream.frames) == [str(number) for number in range(1, 301)]
     await until(lambda: studio.ended["gated"] == 1)

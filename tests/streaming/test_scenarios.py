@@ -63,7 +63,7 @@ async def client(request: pytest.FixtureRequest, port: int) -> Speaker:
 async def ours(port: int, version: str) -> AsyncIterator[Client]:
     """Our own client."""
     url = f"http://127.0.0.1:{port}/mcp"
-    async with asyncio.timeout(20), Client(url, protocol=version, timeout=10) as found:
+    async with asyncio.timeout(60), Client(url, protocol=version, timeout=10) as found:
         yield found
 
 
@@ -385,7 +385,7 @@ async def test_13_new_client_old_server_with_tasks() -> None:
             await reply.result({"content": blocks([1, 2]), "isError": False})
 
     served = legacy(answer, tasks={"requests": {"tools": {"call": {}}}})
-    async with asyncio.timeout(15), serving(served) as fake, Client(fake.url) as client:
+    async with asyncio.timeout(60), serving(served) as fake, Client(fake.url) as client:
         async with client.stream("tool") as stream:
             assert await read(stream) == [1, 2]
             assert stream.task_id == "t1"

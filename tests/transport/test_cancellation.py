@@ -8,7 +8,7 @@ import pytest
 
 from antiphon import Context, Server
 from tests.support.memory import in_memory
-from tests.support.polling import until
+from tests.support.polling import forever, until
 from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, KEY, Session, speaker
 
@@ -30,7 +30,7 @@ class Hanging:
         try:
             if talk:
                 await ctx.progress(1)
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
@@ -41,7 +41,7 @@ class Hanging:
     async def hang_quietly(self) -> str:
         self.running += 1
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from pydantic import BaseModel, field_validator
 
@@ -11,8 +13,7 @@ from antiphon.errors import InvalidParams
 from antiphon.model.question import ElicitResult
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
-from tests.support.polling import turns, until
-from tests.waiting.support import Clock, accept, asked, client_of, inbox
+from tests.waiting.support import Clock, accept, asked, client_of, eventually, inbox
 
 BOB = Principal("bob", scopes=frozenset({"finance"}))
 EVE = Principal("eve", scopes=frozenset({"finance"}))
@@ -46,9 +47,9 @@ async def test_somebody_whose_answer_was_refused_has_not_answered(store: Store) 
             (found,) = (await inbox(server).list(EVE)).items or (item,)
             return "no IBAN" in found.question.message
 
-        await until(is_refused)
+        await eventually(is_refused)
         await inbox(server).answer(EVE, item.task_id, item.key, accept(iban="DE1"))
-        assert (await handle.result(timeout=60)).data == ["eve", "eve"]
+        assert (await handle.result(timeout=20)).data == ["eve", "eve"]
 
 
 async def test_the_caller_cannot_answer_for_others_with_the_call(store: Store, clock: Clock) -> None:
@@ -71,7 +72,7 @@ async def test_the_caller_cannot_answer_for_others_with_the_call(store: Store, c
         assert isinstance(handle, TaskHandle)
         await asked(server, BOB)
         clock.forward(hours=1, minutes=1)
-        assert (await handle.result(timeout=60)).text == "withdrawn [] []"
+        assert (await handle.result(timeout=20)).text == "withdrawn [] []"
 
 
 async def test_the_caller_has_answered_its_own_question(store: Store) -> None:
@@ -80,7 +81,7 @@ async def test_the_caller_has_answered_its_own_question(store: Store) -> None:
     @server.tool(task="required", poll_interval=0.02)
     async def pay(ctx: Context) -> str:
         await ctx.elicit("Sure?", bool, key="sure")
-        await turns()
+        await asyncio.sleep(0)
         return ctx.answered_by("sure").id
 
     async with client_of(server) as client:
@@ -89,15 +90,15 @@ async def test_the_caller_has_answered_its_own_question(store: Store) -> None:
         async def is_asked() -> bool:
             return bool((await handle.status()).questions)
 
-        await until(is_asked)
+        await eventually(is_asked)
         await handle.answer({"sure": accept(value=True)})
-        assert (await handle.result(timeout=60)).text == "ada"
+        assert (await handle.result(timeout=20)).text == "ada"
 
 
 async def test_the_answers_of_one_person_that_do_not_fit_have_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("antiphon.runtime.tasks.inbox.MAX_UNFIT_ANSWERS", 3)
+    monkeypatch.setattr("antiphon.runtime.tasks.inbox._MAX_UNFIT_ANSWERS", 3)
     server = Server("shop", store=MemoryStore())
 
     @server.tool(task="required", poll_interval=0.02)
@@ -114,7 +115,7 @@ async def test_the_answers_of_one_person_that_do_not_fit_have_a_bound(
         with pytest.raises(InvalidParams, match="Too many of your answers"):
             await inbox(server).answer(BOB, item.task_id, item.key, accept(iban="DE1"))
         await inbox(server).answer(EVE, item.task_id, item.key, accept(iban="DE1"))
-        assert (await handle.result(timeout=60)).text == "eve"
+        assert (await handle.result(timeout=20)).text == "eve"
 
 
 async def test_a_principal_with_too_many_names_keeps_its_own(caplog: pytest.LogCaptureFixture) -> None:

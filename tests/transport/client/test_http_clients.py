@@ -18,6 +18,7 @@ from antiphon.transport.client.http_aiohttp import AiohttpClient
 from antiphon.transport.client.http_client import HttpClient, HttpFailure, HttpResponse, InvalidUrl
 from antiphon.transport.client.http_direct import DirectClient
 from antiphon.transport.client.http_httpx2 import Httpx2Client
+from tests.support.polling import turns
 from tests.transport.client.web_server import Asked, always, response, web_server
 
 LIBRARIES = ("direct", "aiohttp", "httpx2")
@@ -287,7 +288,7 @@ async def _closed(writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(ConnectionError):
         await writer.wait_closed()
     for _ in range(10):  # the other side of the connection is in this loop too
-        await asyncio.sleep(0)
+        await turns()
 
 
 async def test_a_connection_closed_while_the_program_blocked_is_not_used_again(
@@ -311,9 +312,9 @@ async def test_a_connection_closed_while_the_program_blocked_is_not_used_again(
         serving.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         await whole(await http.request("POST", url, {}, b"whole"))
-        closed.wait(10)  # the loop sees nothing meanwhile
+        closed.wait(60)  # the loop sees nothing meanwhile
         await whole(await http.request("POST", url, {}, b"whole"))
-        serving.join(10)
+        serving.join(60)
 
 
 async def test_a_request_whose_connection_breaks_is_not_sent_twice(http: HttpClient) -> None:

@@ -10,7 +10,7 @@ import pytest
 from antiphon.transport.client import http_connection
 from antiphon.transport.client.http_client import HttpFailure
 from antiphon.transport.client.http_direct import DirectClient
-from tests.support.polling import until
+from tests.support.polling import forever, turns, until
 from tests.transport.client.web_server import Asked, always, response, web_server
 
 
@@ -87,7 +87,7 @@ async def test_a_connection_is_used_again(http: DirectClient, data: bytes, statu
     async def byte_by_byte(asked: Asked, writer: asyncio.StreamWriter) -> None:
         for n in range(len(data)):
             writer.write(data[n : n + 1])
-            await asyncio.sleep(0)
+            await turns()
 
     for answer in (always(data), byte_by_byte):
         async with web_server(answer) as server:
@@ -171,8 +171,7 @@ async def test_a_body_that_nobody_reads_waits_at_the_server(
 
     async with web_server(answer) as server:
         found = await http.request("GET", server.url, {})
-        for _ in range(200):
-            await asyncio.sleep(0)
+        await turns(200)
         assert found.size < 1024 * 1024  # type: ignore[attr-defined]
         received = 0
         while piece := await found.read():
@@ -204,7 +203,7 @@ async def test_a_request_that_may_be_repeated_is_sent_again_on_another_connectio
 
 async def test_a_caller_that_gives_up_closes_its_connection(http: DirectClient) -> None:
     async def answer(asked: Asked, writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(3600)
+        await forever()
 
     async with web_server(answer) as server:
         asking = asyncio.create_task(fetch(http, server.url))
@@ -252,7 +251,7 @@ async def test_a_server_that_answers_before_a_request_is_sent_whole_is_heard(htt
         await found.close()
         read.set()
         await ended.wait()
-        await asyncio.sleep(0)
+        await turns()
 
 
 async def test_after_an_early_refusal_of_a_large_request_the_connection_is_not_used(
@@ -271,7 +270,7 @@ async def test_a_reader_hears_that_its_response_was_closed(http: DirectClient) -
         found = await http.request("GET", server.url, {})
         assert await found.read() == b"ab"
         reading = asyncio.create_task(found.read())
-        await asyncio.sleep(0)
+        await turns()
         await found.close()
         for read in (reading, found.read()):
             with pytest.raises(HttpFailure, match="closed"):

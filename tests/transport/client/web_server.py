@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from tests.support.polling import turns
+
 
 @dataclass
 class Asked:
@@ -105,4 +107,4 @@ async def web_server(
             await asyncio.wait(tuple(tasks))
         for writer in server.connections:
             writer.transport.abort()
-        await asyncio.sleep(0)
+        await turns()

@@ -15,7 +15,7 @@ import pytest
 from antiphon import Limits, Server
 from antiphon.runtime.tasks.worker import Worker
 from antiphon.transport.server.http.probes import ProbeApp
-from tests.support.polling import until
+from tests.support.polling import turns, until
 
 Message = MutableMapping[str, Any]
 
@@ -139,7 +139,7 @@ async def test_a_call_that_the_host_stops_at_its_shutdown_gets_an_error() -> Non
         runner = Runner(posted("tools/call", params={"name": "hold", "arguments": {}}))
         serving = asyncio.create_task(server.asgi()(scope(), runner.receive, runner.send))
         await runner.asked.wait()
-        await asyncio.sleep(0)
+        await turns()
         serving.cancel(message)
         await asyncio.wait({serving})
         assert (serving.cancelled(), bool(runner.sent)) == (not answered, answered)

@@ -19,11 +19,16 @@ from antiphon.transport.server.http.batched_start import BatchedStart
 from antiphon.transport.server.http.plain_exchange import PlainExchange
 from tests.support import http
 from tests.support.http import connect
-from tests.support.polling import until
+from tests.support.polling import forever, turns, until
 from tests.support.serving import Address, running
 from tests.support.speakers import JSON, Modern, Session
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+
+
+@pytest.fixture(autouse=True)
+def way() -> None:
+    """These tests concern one way only."""
 
 
 def build(limits: Limits | None = None) -> Server:
@@ -165,7 +170,7 @@ async def test_a_shutdown_answers_a_request_that_is_on_its_way_over_an_idle_conn
             (protocol,) = await until(lambda: list(connections(where)._open))
             await until(lambda: protocol.idle_until is not None)
             protocol.shutdown()
-            await asyncio.sleep(0)  # the server has closed other connections meanwhile
+            await turns()  # the server has closed other connections meanwhile
             client.sendall(request)
             client.setblocking(False)
             loop, received = asyncio.get_running_loop(), b""
@@ -185,7 +190,7 @@ async def test_each_request_has_a_task_and_context_variables_of_its_own() -> Non
         assert task is not None
         variable.set(variable.get() + 1)
         seen.append((id(task), variable.get()))
-        await asyncio.sleep(0)
+        await turns()
         assert asyncio.current_task() is task
         return "seen"
 
@@ -216,7 +221,7 @@ async def test_a_call_that_is_stopped_before_it_begins_does_not_run_on(
     @server.tool
     async def endless() -> str:
         try:
-            await asyncio.sleep(600)
+            await forever()
         except asyncio.CancelledError:
             events.append("stopped")
             raise

@@ -3,11 +3,13 @@
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
+from tests.support.polling import DEADLINE, wait_until
 
 PEERS = Path(__file__).parent.parent / "peers"
 
@@ -37,7 +39,7 @@ def start_peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
     for _, process in running.values():
         process.terminate()
     for _, process in running.values():
-        process.wait(10)
+        process.wait(DEADLINE)
 
 
 @pytest.fixture(scope="module", params=["mcp-http", "mcp-stdio", "fastmcp-http", "fastmcp-stdio"])
@@ -54,11 +56,10 @@ def _free_port() -> int:
 
 
 def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-            return
-        except OSError:
-            time.sleep(0.05)
-    raise RuntimeError(f"The peer did not start: {log.read_text()}")
+    def serves() -> bool:
+        assert process.poll() is None, f"The peer did not start: {log.read_text()}"
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), DEADLINE):
+            return True
+        return False
+
+    wait_until(serves)

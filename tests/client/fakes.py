@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.polling import turns
+
 MODERN = "2026-07-28"
 META = "io.modelcontextprotocol/"
 
@@ -132,22 +134,16 @@ async def serving(answer: Answer) -> AsyncIterator[Fake]:
         yield fake
     finally:
         # The event loop loses a connection that it accepts while the server closes.
-        await _let_run()
+        await turns(10)
         server.close()
-        await _let_run()
+        await turns(10)
         for task in tuple(tasks):
             task.cancel()
         if tasks:
             await asyncio.wait(tuple(tasks))
         for writer in writers:  # a client that has gone does not read the rest
             writer.transport.abort()
-        await _let_run()
-
-
-async def _let_run() -> None:
-    """Let the event loop do what is due."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+        await turns(10)
 
 
 async def _until(answer: Answer, reply: Reply) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from antiphon.client import Client, Stream
 from tests.client.fakes import Answer, Fake, Reply, legacy, modern, serving
+from tests.support.polling import DEADLINE
 
 LIMIT = 256 * 1024
 TASK = "t1"
@@ -125,12 +126,18 @@ DIALECTS = (Modern(), Legacy())
 
 @asynccontextmanager
 async def streaming(
-    dialect: Modern, answer: Answer, *, task: bool = False, within: float | None = None, **options: Any
+    dialect: Modern,
+    answer: Answer,
+    *,
+    task: bool = False,
+    within: float | None = None,
+    deadline: float | None = DEADLINE,
+    **options: Any,
 ) -> AsyncIterator[tuple[Stream, Fake]]:
     """A stream of a call of a server that answers so."""
-    given: dict[str, Any] = {"timeout": 5, "reconnect_timeout": 0.2, "max_message": LIMIT, **options}
+    given: dict[str, Any] = {"max_message": LIMIT, **options}
     async with (
-        asyncio.timeout(15),
+        asyncio.timeout(deadline),
         serving(dialect.serve(answer, task=task)) as fake,
         Client(fake.url, **given) as client,
         client.stream("tool", timeout=within) as stream,

@@ -6,17 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from antiphon import Context, Failure, Image, InvalidParams, Result, Server
+from tests.support.polling import forever
 
 
 def make() -> Server:
     """A server of its own for each test."""
     server = Server("telling", store="memory:")
+    steps = asyncio.Semaphore(0)
 
-    async def count(to: int, ctx: Context, pause: float = 0.0) -> AsyncIterator[str | Result]:
-        """Count."""
+    @server.tool
+    async def step() -> None:
+        """Let a tool that waits go on."""
+        steps.release()
+
+    async def count(to: int, ctx: Context, waits: bool = False) -> AsyncIterator[str | Result]:
+        """Count, and wait before each number but the first."""
         for number in range(1, to):
             yield f"text {number}"
-            await asyncio.sleep(pause)
+            if waits:
+                await steps.acquire()
         yield Result(f"text {to}", meta={"dev.antiphon/test": True})
 
     server.tool(name="answer", streams=True)(count)
@@ -41,10 +49,11 @@ def make() -> Server:
         yield "text 2"
         yield "text 3"
 
-    async def fail(ctx: Context, pause: float = 0.0) -> AsyncIterator[str]:
+    async def fail(ctx: Context, waits: bool = False) -> AsyncIterator[str]:
         """Fail after a while."""
         yield "text 1"
-        await asyncio.sleep(pause)
+        if waits:
+            await steps.acquire()
         raise Failure("It broke.", data={"why": "so"})
 
     server.tool(name="fail")(fail)
@@ -54,19 +63,19 @@ def make() -> Server:
     async def refuse(ctx: Context) -> AsyncIterator[str]:
         """End with an error of the protocol's."""
         yield "text 1"
-        await asyncio.sleep(0.12)
+        await steps.acquire()
         raise InvalidParams("Not like this.")
 
     @server.tool(task="optional", poll_interval=0.1)
     async def wait(ctx: Context) -> AsyncIterator[str]:
         """Begin, and never end."""
         yield "text 1"
-        await asyncio.Event().wait()
+        await forever()
 
     async def measure(ctx: Context) -> AsyncIterator[str | Result]:
         """Not only for people."""
         yield "text 1"
-        await asyncio.sleep(0.12)
+        await steps.acquire()
         yield Result("text 2", data={"measured": 2})
 
     server.tool(name="measure")(measure)

@@ -13,7 +13,7 @@ from antiphon.errors import InvalidParams, MethodNotFound, RequestError, Unreach
 from antiphon.wire import jsonrpc
 from tests.client.channels import Line
 from tests.client.fakes import Reply, legacy, serving
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, turns, until
 
 DONE = {"content": [{"type": "text", "text": "Done."}]}
 
@@ -35,7 +35,7 @@ async def ask_client(question: dict[str, Any], **options: Any) -> dict[str, Any]
             await reply.head(202, None, content_length="0")
 
     async with serving(legacy(answer)) as fake, Client(fake.url, **options) as client:
-        await client.call("tool", timeout=5)
+        await client.call("tool", timeout=DEADLINE)
     return answered.result()
 
 
@@ -195,7 +195,7 @@ async def test_more_questions_than_a_client_works_on_at_once_are_refused() -> No
     handlers = Callbacks({"wait": wait}, max_requests=2)
     for number in (1, 2):
         accept(number)
-    await asyncio.sleep(0)
+    await turns()  # both are at work
     accept(3)
     await until(lambda: refused)
     go_on.set()

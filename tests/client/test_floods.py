@@ -13,6 +13,7 @@ import pytest
 from antiphon.transport.client.http_response import EventCursor, frames
 from antiphon.transport.client.line_channel import LineConnection
 from antiphon.wire.jsonrpc import Frame
+from tests.support.polling import turns
 
 LINES = 8_000
 MOST_AT_ONCE = 20
@@ -37,7 +38,7 @@ async def other_work() -> AsyncIterator[Work]:
 
     async def go_on() -> None:
         while True:
-            await asyncio.sleep(0)
+            await turns()
             work.turns += 1
 
     going_on = asyncio.create_task(go_on())

@@ -6,6 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from antiphon.agents import anthropic_tools
 from antiphon.errors import ClientError, InternalError, Unreachable
 from antiphon.middleware import CallNext, IncomingRequest
 from antiphon.model.request import ListTools
+from tests.support.polling import until
 from tests.support.serving import serving
 
 NOWHERE = "http://127.0.0.1:9/mcp"
@@ -157,15 +159,22 @@ async def test_a_name_leads_to_the_same_server_while_the_group_is_open() -> None
             await group.call("a_b_c")
 
 
-async def test_names_of_tools_that_went_away_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("others", "name"), [(2, "a_b_c_2"), (3, "a_b_c")])
+async def test_the_oldest_names_of_tools_that_went_away_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch, others: int, name: str
+) -> None:
     monkeypatch.setattr("antiphon.client.group.MAX_KEPT_NAMES", 3)
-    server = offering("one", "stays")
-    async with ClientGroup({"one": server}) as group:
-        for number in range(6):
-            server.tool(name=f"t{number}")(lambda: "")
-            assert names(await group.tools()) == ["one_stays", f"one_t{number}"]
-            server.remove_tool(f"t{number}")
-        assert list(group._kept["tool"]) == ["one_t2", "one_t3", "one_t4", "one_stays", "one_t5"]
+    good, evil = offering("good", "b_c", "stays"), offering("evil", "x")
+    async with ClientGroup({"a": good, "a_b": evil}) as group:
+        assert names(await group.tools()) == ["a_b_c", "a_stays", "a_b_x"]
+        good.remove_tool("b_c")
+        for number in range(others):
+            good.tool(name=f"t{number}")(lambda: "")
+            assert names(await group.tools()) == ["a_stays", f"a_t{number}", "a_b_x"]
+            good.remove_tool(f"t{number}")
+        assert names(await group.tools()) == ["a_stays", "a_b_x"]
+        evil.tool(name="c")(lambda: "evil")
+        assert names(await group.tools()) == ["a_stays", "a_b_x", name]
 
 
 async def test_an_unknown_name_says_which_servers_there_are() -> None:
@@ -294,12 +303,15 @@ async def test_a_client_that_was_open_stays_open() -> None:
         assert len(await client.tools()) == 2
 
 
-async def test_opening_can_be_cancelled() -> None:
-    silent = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    group = ClientGroup({"city": library("city"), "silent": silent})
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.2), group:
-            pass
+async def test_opening_can_be_cancelled(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    program = f"import sys; sys.stdin.readline(); open({str(asked)!r}, 'w').close(); sys.stdin.read()"
+    group = ClientGroup({"city": library("city"), "silent": [sys.executable, "-c", program]})
+    opening = asyncio.create_task(group.__aenter__())
+    await until(asked.exists)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
     assert group.clients == {}
 
 

@@ -1,7 +1,6 @@
 """Versions with sessions over HTTP: the handshake, the session, and streams that break."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from antiphon.errors import (
     UnsupportedVersion,
 )
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
+from antiphon.testing import Clock
 from tests.client.fakes import Answer, Heard, Reply, legacy, serving
 
 DONE = {"content": [{"type": "text", "text": "Done."}]}
@@ -125,19 +125,32 @@ def call_of(heard: list[Heard]) -> Any:
 
 
 async def test_a_broken_stream_is_taken_up_again_after_the_wait_that_was_asked_for() -> None:
-    resumed_at: list[float] = []
+    broken = asyncio.Event()
 
-    async def resumed(reply: Reply) -> None:
-        resumed_at.append(time.monotonic())
+    async def answer(reply: Reply) -> None:
+        if reply.request.method == "ping":
+            await reply.result({})
+            return
         await reply.events()
-        await reply.event({"id": call_of(fake.heard), "result": DONE}, id="e2")
-        await reply.hang()
+        if reply.request.verb == "POST":
+            await reply.raw(b"id: e1\nretry: 300000\ndata: \n\n")
+            broken.set()
+        else:
+            await reply.event({"id": call_of(fake.heard), "result": DONE}, id="e2")
+            await reply.hang()
 
-    async with serving(breaking(resumed)) as fake, Client(fake.url) as client:
-        started = time.monotonic()
-        assert (await client.call("tool")).text == "Done."
-    assert resumed_at[0] - started >= 0.1
-    assert fake.heard[4].headers["last-event-id"] == "e1"
+    with Clock() as clock:
+        async with serving(legacy(answer)) as fake, Client(fake.url, timeout=3600) as client:
+            calling = asyncio.create_task(client.call("tool"))
+            await broken.wait()
+            await clock.advance(200)
+            await client.ping()
+            assert "GET" not in fake.methods()
+            while "GET" not in fake.methods():
+                await clock.advance(100)
+            assert (await calling).text == "Done."
+    [resumed] = [heard for heard in fake.heard if heard.verb == "GET"]
+    assert resumed.headers["last-event-id"] == "e1"
 
 
 async def test_a_stream_that_stays_broken_is_given_up() -> None:

@@ -13,7 +13,7 @@ from antiphon import Limits, Server
 from antiphon.client import Client, connection, subscriptions
 from antiphon.model.notification import Change, ListChanged, ResourceUpdated
 from antiphon.transport.client import http_response
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 from tests.support.proxy import tunnel
 from tests.support.serving import serving
 
@@ -50,7 +50,7 @@ class Reader:
     async def until(self, change: Change) -> list[Change]:
         """Read up to a change, and return those before it."""
         before: list[Change] = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             async for found in self._changes:
                 if found == change:
                     return before

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from antiphon.client.mailbox import Mailbox
+from tests.support.polling import turns
 
 
 async def test_items_come_in_order_and_the_oldest_are_dropped() -> None:
@@ -19,7 +20,7 @@ async def test_items_come_in_order_and_the_oldest_are_dropped() -> None:
 async def test_a_reader_that_waits_gets_the_item_that_comes() -> None:
     mailbox: Mailbox[str] = Mailbox()
     waiting = asyncio.create_task(mailbox.next())
-    await asyncio.sleep(0)
+    await turns()
     assert not waiting.done()
     mailbox.put(["news"])
     assert await waiting == "news"
@@ -31,7 +32,7 @@ async def test_nothing_comes_after_a_timeout_and_after_a_wake_up() -> None:
     mailbox.wake()
     assert await mailbox.next() is None
     waiting = asyncio.create_task(mailbox.next())
-    await asyncio.sleep(0)
+    await turns()
     assert not waiting.done(), "one wake-up is for one wait"
     waiting.cancel()
 
@@ -46,7 +47,7 @@ async def test_a_closed_mailbox_gives_what_is_in_it() -> None:
 async def test_an_error_goes_before_items_and_stays() -> None:
     mailbox: Mailbox[int] = Mailbox()
     waiting = asyncio.create_task(mailbox.next())
-    await asyncio.sleep(0)
+    await turns()
     mailbox.fail(ValueError("no"))
     mailbox.put([1])
     for reading in (waiting, mailbox.next()):

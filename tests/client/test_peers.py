@@ -12,6 +12,7 @@ from antiphon.client import Client
 from antiphon.errors import RequestError, TimedOut
 from antiphon.model.content import Text
 from antiphon.model.notification import Log, Progress
+from tests.support.polling import turns
 
 Target: TypeAlias = str | list[str]
 VERSIONS = ["2026-07-28", "2025-11-25", "2025-06-18"]
@@ -67,7 +68,7 @@ async def test_progress_is_reported_before_the_call_returns(client: Client) -> N
     reported: list[Progress] = []
 
     async def note(progress: Progress) -> None:
-        await asyncio.sleep(0)
+        await turns()
         reported.append(progress)
 
     await client.call("slow", seconds=0.01, on_progress=note)

@@ -14,11 +14,16 @@ from mcp.client.stdio import get_default_environment
 from antiphon.client import Client
 from antiphon.errors import BadAnswer, TimedOut, Unreachable
 from antiphon.model.notification import Progress
+from antiphon.testing import Clock
 from antiphon.transport.client.stdio import safe_environment
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, turns, until
 
 PRELUDE = """
-import json, os, signal, sys, time
+import json, os, signal, sys
+
+def hang():
+    while True:
+        signal.pause()
 
 def say(**fields):
     print(json.dumps({"jsonrpc": "2.0", **fields}), flush=True)
@@ -82,20 +87,24 @@ async def test_a_child_that_prints_something_else_and_dies_is_quoted() -> None:
             pass
 
 
-async def test_a_child_that_prints_something_else_and_hangs_is_quoted() -> None:
-    with pytest.raises(TimedOut, match="connecting. It printed 'Listening on port 80', which is not MCP"):
-        async with Client(
-            child("print('Listening on port 80', flush=True); time.sleep(60)"),
-            connect_timeout=2,
-            shutdown_timeout=0.1,
-        ):
-            pass
+async def test_a_child_that_prints_something_else_and_hangs_is_quoted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    command = child("print('Listening on port 80', flush=True); hang()")
+    client = Client(command, connect_timeout=3600, probe_timeout=3600, shutdown_timeout=0.1)
+    with Clock() as clock:
+        opening = asyncio.create_task(client.__aenter__())
+        await until(lambda: "Listening on port 80" in caplog.text)
+        await clock.advance(hours=1)
+        said = "connecting. It printed 'Listening on port 80', which is not MCP"
+        with pytest.raises(TimedOut, match=said):
+            await opening
 
 
 async def test_a_child_that_dies_fails_everything_that_waits_and_everything_after() -> None:
     async with Client(answering("if message['params']['name'] == 'die': os._exit(5)")) as client:
         waiting = [asyncio.create_task(client.call("wait")) for _ in range(3)]
-        await asyncio.sleep(0)
+        await turns()
         with pytest.raises(Unreachable, match="exited with code 5"):
             await client.call("die")
         for call in waiting:
@@ -112,7 +121,7 @@ async def test_a_child_ended_by_a_signal_says_which() -> None:
 
 
 async def test_a_child_that_closes_its_output_is_unreachable() -> None:
-    async with Client(answering("os.close(1); time.sleep(60)"), shutdown_timeout=0.1) as client:
+    async with Client(answering("os.close(1); hang()"), shutdown_timeout=0.1) as client:
         with pytest.raises(Unreachable, match="closed its output"):
             await client.call("tool")
 
@@ -148,7 +157,7 @@ async def test_a_large_answer_arrives_whole() -> None:
 
 
 async def test_a_child_that_does_not_read_does_not_hang_the_client() -> None:
-    async with Client(answering("time.sleep(60)"), shutdown_timeout=0.1) as client:
+    async with Client(answering("hang()"), shutdown_timeout=0.1) as client:
         with pytest.raises(TimedOut):
             await asyncio.gather(*(client.call("tool", data="x" * 300_000, timeout=0.3) for _ in range(3)))
 
@@ -179,14 +188,14 @@ async def test_a_child_that_never_answers_times_out_and_the_error_names_the_opti
         "that it serves MCP over stdio. Give it more time with connect_timeout=."
     )
     with pytest.raises(TimedOut, match=said):
-        async with Client(child("time.sleep(60)"), connect_timeout=0.3, shutdown_timeout=0.1):
+        async with Client(child("hang()"), connect_timeout=0.3, shutdown_timeout=0.1):
             pass
 
 
 async def test_a_new_server_that_is_slow_to_start_is_still_spoken_to_as_one() -> None:
     script = """
-    time.sleep(0.3)
-    for message in hear():
+    heard = hear()
+    for message in [next(heard), next(heard)]:  # it is so slow that it is asked twice
         if message["method"] == "server/discover":
             discovered(message)
         elif "id" in message:
@@ -198,10 +207,17 @@ async def test_a_new_server_that_is_slow_to_start_is_still_spoken_to_as_one() ->
 
 async def test_a_call_that_times_out_is_cancelled_at_the_server(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    script = f"if 'id' not in message: open({str(told)!r}, 'w').write(json.dumps(message)); sys.exit()"
+    script = f"""
+        if 'id' not in message:
+            with open({str(told) + "-"!r}, 'w') as file:
+                file.write(json.dumps(message))
+            os.rename({str(told) + "-"!r}, {str(told)!r})
+            sys.exit()
+    """
     async with Client(answering(script)) as client:
         with pytest.raises(TimedOut):
             await client.call("tool", timeout=0.1)
+        await until(told.exists)
     notice = json.loads(told.read_text())
     assert notice["method"] == "notifications/cancelled"
     assert notice["params"]["requestId"] == 2
@@ -217,7 +233,7 @@ async def test_what_comes_before_the_answer_is_received_before_it() -> None:
     seen: list[Progress] = []
 
     async def note(progress: Progress) -> None:
-        await asyncio.sleep(0)
+        await turns()
         seen.append(progress)
 
     async with Client(answering(script)) as client:
@@ -235,7 +251,7 @@ async def test_a_callback_may_call_the_server_itself() -> None:
     inner: list[str] = []
 
     async def call_again(progress: Progress) -> None:
-        inner.append((await client.call("inner", timeout=5)).text)
+        inner.append((await client.call("inner")).text)
 
     async with Client(answering(script)) as client:
         assert (await client.call("outer", on_progress=call_again)).text == "outer"
@@ -298,7 +314,7 @@ async def test_a_child_that_does_not_want_to_end_is_ended(stubborn: str) -> None
             discovered(message)
         else:
             done(message, str(os.getpid()))
-    time.sleep(60)
+    hang()
     """
     async with Client(child(script), shutdown_timeout=0.1) as client:
         pid = int((await client.call("pid")).text)
@@ -317,40 +333,39 @@ for message in hear():
         done(message, str(grandchild.pid))
         %s
 """
-STUBBORN = (
-    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
-)
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
 
 
-@pytest.mark.parametrize("grandchild", ["import time; print(flush=True); time.sleep(60)", STUBBORN])
+@pytest.mark.parametrize("grandchild", ["import signal; print(flush=True); signal.pause()", STUBBORN])
 @pytest.mark.parametrize("ending", ["pass", "os._exit(5)"], ids=["stops", "crashes"])
 async def test_the_processes_that_a_child_started_do_not_outlive_it(grandchild: str, ending: str) -> None:
     async with Client(child(GRANDCHILD % (grandchild, ending)), shutdown_timeout=0.3) as client:
         pid = int((await client.call("pid")).text)
         assert alive(pid)
-    await until(lambda: not alive(pid), within=20)
+    await until(lambda: not alive(pid))
 
 
-async def test_a_child_is_killed_if_the_client_does_not_wait_for_its_end() -> None:
-    script = """
+async def test_a_child_is_killed_if_the_client_does_not_wait_for_its_end(tmp_path: Path) -> None:
+    left = tmp_path / "left"
+    script = f"""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for message in hear():
         discovered(message) if message["method"] == "server/discover" else done(message, str(os.getpid()))
-    time.sleep(60)
+    open({str(left)!r}, "w").close()
+    hang()
     """
     pids = []
 
     async def use() -> None:
-        async with Client(child(script), shutdown_timeout=60) as client:
+        async with Client(child(script), shutdown_timeout=3600) as client:
             pids.append(int((await client.call("pid")).text))
 
     using = asyncio.create_task(use())
-    await until(lambda: bool(pids), within=20)
-    await asyncio.sleep(0.1)
+    await until(left.exists)
     using.cancel()
     with pytest.raises(asyncio.CancelledError):
         await using
-    await until(lambda: not alive(pids[0]), within=20)
+    await until(lambda: not alive(pids[0]))
 
 
 async def test_a_child_ends_when_its_input_is_closed(tmp_path: Path) -> None:
@@ -360,7 +375,7 @@ async def test_a_child_ends_when_its_input_is_closed(tmp_path: Path) -> None:
         discovered(message)
     open({str(ended)!r}, "w").write("well")
     """
-    async with Client(child(script)):
+    async with Client(child(script), shutdown_timeout=DEADLINE):
         pass
     assert ended.read_text() == "well"
 

@@ -33,6 +33,7 @@ from tests.client.streams import (
     read_into,
     streaming,
 )
+from tests.support.polling import DEADLINE
 
 WHOLE = {"content": blocks([1, 2]), "structuredContent": {"n": 2}, "isError": False}
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
@@ -46,7 +47,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stream(answer: Answer, **options: Any) -> tuple[list[int], Any, list[str]]:
-    async with asyncio.timeout(10), serving(answer) as fake, Client(fake.url, timeout=5, **options) as client:
+    async with asyncio.timeout(DEADLINE), serving(answer) as fake, Client(fake.url, **options) as client:
         async with client.stream("tool", {"x": 1}, y=2) as stream:
             numbers = await read(stream)
         call = next(heard for heard in fake.heard if heard.method == "tools/call")
@@ -312,7 +313,7 @@ async def test_a_task_is_read_from_a_number_on_and_its_result_is_whole(dialect: 
 
     answer = dialect.serve(on(dialect, Reply.hang, follow, look), task=True)
     async with (
-        asyncio.timeout(10),
+        asyncio.timeout(DEADLINE),
         serving(answer) as fake,
         Client(fake.url) as client,
         client.task(TASK).stream(after=2) as stream,
@@ -330,7 +331,7 @@ async def test_leaving_the_stream_of_a_task_early_does_not_stop_it(dialect: Mode
         await reply.hang()
 
     answer = dialect.serve(on(dialect, Reply.hang, follow), task=True)
-    async with asyncio.timeout(10), serving(answer) as fake, Client(fake.url) as client:
+    async with asyncio.timeout(DEADLINE), serving(answer) as fake, Client(fake.url) as client:
         async with client.task(TASK).stream() as stream:
             assert (await anext(stream)).number == 1
         await fake.gone.wait()
@@ -356,7 +357,7 @@ async def test_a_silent_stream_that_was_open_for_long_is_opened_again_however_of
     monkeypatch.setattr(requests, "LONGEST_RETRY_SECONDS", 0.01)
     answer = dialect.serve(on(dialect, Reply.hang, follow, look), task=True)
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(DEADLINE),
         serving(answer) as fake,
         Client(fake.url) as client,
         client.task(TASK).stream() as stream,

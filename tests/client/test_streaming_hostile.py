@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ from antiphon.client import Stream
 from antiphon.client.streaming import task_segments
 from antiphon.client.tasks import requests
 from antiphon.errors import BadAnswer, TaskLost, TimedOut, Unreachable
+from antiphon.testing import Clock
 from tests.client.fakes import Answer, Reply
 from tests.client.streams import DIALECTS, LIMIT, TASK, Modern, blocks, on, read, read_into, streaming
+from tests.support.polling import DEADLINE
 
 pytestmark = pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.name)
 
@@ -145,7 +146,7 @@ async def test_a_stream_that_nobody_reads_is_bounded_in_bytes_too(dialect: Moder
             closed.set()
 
     async with streaming(dialect, answer) as (stream, _):
-        await asyncio.wait_for(closed.wait(), 10)
+        await asyncio.wait_for(closed.wait(), DEADLINE)
         with pytest.raises(BadAnswer, match="max_message="):
             await texts_into([], stream)
 
@@ -159,41 +160,51 @@ async def test_the_same_number_without_end_is_bounded_in_bytes(dialect: Modern) 
     async with streaming(dialect, on(dialect, dialect.promise, follow), task=True) as (stream, fake):
         with pytest.raises(BadAnswer, match="max_message="):
             await texts_into([], stream)
-        await asyncio.sleep(0)
     assert "tasks/cancel" in fake.methods()
 
 
 async def test_an_answer_that_falls_silent_times_out(dialect: Modern) -> None:
+    was_read = asyncio.Semaphore(0)
+
     async def answer(reply: Reply) -> None:
         await reply.events()
         for number in range(1, 4):
             await dialect.part(reply, number)
-            await asyncio.sleep(0.15)
+            await was_read.acquire()
         await reply.hang()
 
-    began = time.monotonic()
-    async with streaming(dialect, answer, timeout=0.3) as (stream, fake):
-        got: list[int] = []
-        with pytest.raises(TimedOut, match="sent nothing for 0.3 s"):
-            await read_into(got, stream)
-        assert got == [1, 2, 3]
-        assert time.monotonic() - began > 0.6  # each segment gave it more time
-        await asyncio.wait_for(fake.gone.wait(), 30)
+    with Clock() as clock:
+        async with streaming(dialect, answer, timeout=60, deadline=None) as (stream, fake):
+            for number in range(1, 4):
+                assert (await anext(stream)).number == number  # each segment gives it more time
+                await clock.advance(50)
+                was_read.release()
+            await clock.advance(50)
+            with pytest.raises(TimedOut, match="sent nothing for 60 s"):
+                await anext(stream)
+            await asyncio.wait_for(fake.gone.wait(), DEADLINE)
 
 
 async def test_a_timeout_is_for_all_of_a_stream(dialect: Modern) -> None:
+    was_read = asyncio.Semaphore(0)
+
     async def answer(reply: Reply) -> None:
         await reply.events()
         for number in range(1, 1000):
             await dialect.part(reply, number)
-            await asyncio.sleep(0.02)
+            await was_read.acquire()
 
-    async with streaming(dialect, answer, timeout=0.1, within=0.4) as (stream, fake):
-        with pytest.raises(TimedOut, match="'tool' has not ended within 0.4 s"):
-            await read(stream)
-        await asyncio.wait_for(fake.gone.wait(), 30)
-        with pytest.raises(TimedOut):
-            assert stream.result
+    with Clock() as clock:
+        async with streaming(dialect, answer, timeout=60, within=120, deadline=None) as (stream, fake):
+            for number in range(1, 4):
+                assert (await anext(stream)).number == number
+                await clock.advance(45)
+                was_read.release()
+            with pytest.raises(TimedOut, match="'tool' has not ended within 120 s"):
+                await read(stream)
+            await asyncio.wait_for(fake.gone.wait(), DEADLINE)
+            with pytest.raises(TimedOut):
+                assert stream.result
 
 
 async def test_a_task_that_never_ends_is_stopped_at_the_timeout(dialect: Modern) -> None:
@@ -203,22 +214,33 @@ async def test_a_task_that_never_ends_is_stopped_at_the_timeout(dialect: Modern)
         await reply.hang()
 
     answer = on(dialect, dialect.promise, follow)
-    async with streaming(dialect, answer, task=True, timeout=0.1, within=0.5) as (stream, fake):
-        with pytest.raises(TimedOut, match="within 0.5 s"):
-            await read(stream)
+    with Clock() as clock:
+        opened = streaming(dialect, answer, task=True, timeout=60, within=300, deadline=None)
+        async with opened as (stream, fake):
+            assert (await anext(stream)).number == 1
+            await clock.advance(300)
+            with pytest.raises(TimedOut, match="within 300 s"):
+                await anext(stream)
     assert fake.methods().count("tasks/cancel") == 1
 
 
 async def test_a_call_that_begins_as_a_stream_of_a_task_may_be_silent(dialect: Modern) -> None:
+    was_read = asyncio.Event()
+
     async def call(reply: Reply) -> None:
         await reply.events()
         await dialect.part(reply, 1, task_id=TASK)
-        await asyncio.sleep(0.5)
+        await was_read.wait()
         await dialect.part(reply, 2, task_id=TASK)
         await dialect.end(reply, 2)
 
-    async with streaming(dialect, on(dialect, call, Reply.hang), task=True, timeout=0.2) as (stream, _):
-        assert await read(stream) == [1, 2]
+    answer = on(dialect, call, Reply.hang)
+    with Clock() as clock:
+        async with streaming(dialect, answer, task=True, timeout=60, deadline=None) as (stream, _):
+            assert (await anext(stream)).number == 1
+            await clock.advance(3600)
+            was_read.set()
+            assert await read(stream) == [2]
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -313,7 +335,7 @@ async def test_a_task_that_is_cut_anywhere_is_taken_up_again(dialect: Modern, fi
         asked.append(dialect.after(reply))
         await cut_at(reply, dialect, points.pop(0) if points else NEVER, TASK)
 
-    async with streaming(dialect, on(dialect, call, follow), task=True, reconnect_timeout=5) as (
+    async with streaming(dialect, on(dialect, call, follow), task=True) as (
         stream,
         fake,
     ):
@@ -351,7 +373,8 @@ async def test_a_server_that_goes_away_in_the_middle_of_a_task_is_unreachable(di
     async def gone(reply: Reply) -> None:
         await reply.raw(b"")
 
-    async with streaming(dialect, on(dialect, dialect.promise, follow, gone), task=True) as (stream, _):
+    answer = on(dialect, dialect.promise, follow, gone)
+    async with streaming(dialect, answer, task=True, reconnect_timeout=0.2) as (stream, _):
         with pytest.raises(Unreachable):
             await read(stream)
 

@@ -17,6 +17,7 @@ from antiphon.errors import (
 )
 from antiphon.model.request import PromptReference
 from tests.client.channels import DONE, LEGACY, NOTHING, Line, refusal
+from tests.support.polling import turns
 
 TASKS = {"tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}}
 STREAMING = {"extensions": {"dev.antiphon/streaming": {}}}
@@ -202,7 +203,7 @@ async def test_the_time_that_a_person_takes_does_not_count_for_a_stream(
     async def elicit(question: Elicitation) -> dict[str, Any]:
         nonlocal passed
         passed += 3600
-        await asyncio.sleep(1e-3)  # whatever is due by now happens
+        await turns(3)  # whatever is due by now happens
         return {}
 
     async def answer(line: Line, asked: dict[str, Any]) -> dict[str, Any]:

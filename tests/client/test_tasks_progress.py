@@ -11,7 +11,7 @@ from antiphon.client import Client
 from antiphon.model.notification import Progress
 from tests.client.channels import DONE, LEGACY, Line, refusal
 from tests.client.fakes import MODERN
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 
 DRAFT = "DRAFT-2026-v1"
 VERSIONS = pytest.mark.parametrize(
@@ -74,7 +74,7 @@ async def test_polling_brings_progress(version: str, notification: str) -> None:
     seen: list[Progress] = []
     line = Line(Packing(poll_ms=20), version=version, **CAPABLE)
     async with Client(line, protocol=version, on_progress=seen.append) as client:
-        assert (await client.task("t1").result(timeout=10)).text == "Done."
+        assert (await client.task("t1").result(timeout=DEADLINE)).text == "Done."
     assert steps(seen) == [(1, 3, "box 1"), (2, 3, "box 2"), (3, 3, "box 3")]
 
 
@@ -85,7 +85,7 @@ async def test_notifications_bring_progress(version: str, notification: str) -> 
     packing.grows = False
     line = Line(packing, version=version, **CAPABLE)
     async with Client(line, protocol=version, on_progress=seen.append) as client:
-        waiting = asyncio.create_task(client.task("t1").result(timeout=10))
+        waiting = asyncio.create_task(client.task("t1").result(timeout=DEADLINE))
         await until(lambda: packing.polls)
         for packing.boxes in (1, 2, 3):
             await line.say(method=notification, params=packing.fields())

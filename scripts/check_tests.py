@@ -52,6 +52,10 @@ DEADLINES: dict[str, int | None] = {
 NAMES_OF_DEADLINES = {"timeout", "within"}
 TAKEN_FOR_OURS = {"call"}
 """Functions whose `timeout` is an option of Antiphon if they are methods."""
+SLEEPING = {"anyio", "asyncio", "time"}
+"""Modules whose `sleep` waits; that of a `Context` is the library's, and parks a task."""
+EXPIRED = {"TimedOut", "TimeoutError"}
+"""What is raised at a deadline: a test that expects it waits for just that, so the deadline may be short."""
 MONOTONIC = {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"}
 CLOCKS = MONOTONIC | {"time", "time_ns", "now", "utcnow"}
 PUBLIC = {"_asdict", "_replace", "_fields", "_exit", "_make"}
@@ -70,6 +74,7 @@ class Checker(ast.NodeVisitor):
         self._first = 1
         self._timed: set[str] = set()
         self._classes: set[str] = set()
+        self._is_to_expire = False
 
     def check(self, source: str, first: int = 1) -> None:
         """Check a program that begins on a line of the file."""
@@ -83,7 +88,7 @@ class Checker(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name == "sleep":
+        if name == "sleep" and (_base(node.func) in SLEEPING or not isinstance(node.func, ast.Attribute)):
             self._refuse(
                 node,
                 "sleeps: wait for an event (`until`), for turns of the loop (`turns`), or `forever`",
@@ -92,6 +97,7 @@ class Checker(ast.NodeVisitor):
             self._refuse(node, "reads a clock: a test says what happens, not how long it takes")
         if (
             name in DEADLINES
+            and not self._is_to_expire
             and (seconds := self._deadline(node, name)) is not None
             and 0 < seconds < SHORTEST
         ):
@@ -150,6 +156,14 @@ class Checker(ast.NodeVisitor):
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
+    def visit_With(self, node: ast.With | ast.AsyncWith) -> None:
+        before = self._is_to_expire
+        self._is_to_expire = before or any(_expects_expiry(item.context_expr) for item in node.items)
+        self.generic_visit(node)
+        self._is_to_expire = before
+
+    visit_AsyncWith = visit_With
+
     def visit_Constant(self, node: ast.Constant) -> None:
         if (
             isinstance(node.value, str)
@@ -204,6 +218,15 @@ def _is_clock(node: ast.AST) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     return node.func.attr in CLOCKS and _base(node.func) in {"time", "datetime", "datetime.datetime", "loop"}
+
+
+def _expects_expiry(node: ast.AST) -> bool:
+    """Return whether a context expects an error that is raised at a deadline."""
+    return (
+        isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "pytest.raises"
+        and any(ast.unparse(each) in EXPIRED for each in node.args[:1])
+    )
 
 
 def _own_names(tree: ast.Module) -> set[str]:

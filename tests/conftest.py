@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from tests.support import lifeline
 from tests.support.postgres import Postgres, postgres
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 hypothesis.settings.register_profile("antiphon", deadline=None, derandomize=True, print_blob=False)
 hypothesis.settings.load_profile("antiphon")
+
+# Before anything is started.
+lifeline.hold()
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every command that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import re
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "antiphon"
 VERSION = re.compile(r"\d{4}-\d\d-\d\d|DRAFT-\d{4}-v\d+")
@@ -124,24 +123,42 @@ def allowed(name: str, text: str) -> bool:
     return False
 
 
-MODULES = sorted(
-    str(path.relative_to(SOURCE))
-    for path in SOURCE.rglob("*.py")
-    if "wire" not in path.relative_to(SOURCE).parts
-)
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_outside_of_the_wire_knows_no_version_and_no_key(name: str) -> None:
-    found = [
-        (line, text)
-        for line, text in constants(SOURCE / name)
-        if (VERSION.fullmatch(text) or (KEY.fullmatch(text) and not allowed(name, text)))
+@functools.cache
+def strings() -> list[tuple[str, int, str]]:
+    """The strings of each module outside of the wire: in which module, on which line, and what."""
+    modules = {path.relative_to(SOURCE): path for path in sorted(SOURCE.rglob("*.py"))}
+    return [
+        (str(name), line, text)
+        for name, path in modules.items()
+        if "wire" not in name.parts
+        for line, text in constants(path)
     ]
-    assert not found, f"src/antiphon/{name}: {found}"
 
 
-def test_the_pattern_finds_what_it_is_for() -> None:
+def test_no_module_outside_of_the_wire_knows_a_version() -> None:
+    found = [
+        f"src/antiphon/{name}:{line}: {text}" for name, line, text in strings() if VERSION.fullmatch(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_no_module_outside_of_the_wire_knows_a_key() -> None:
+    found = [
+        f"src/antiphon/{name}:{line}: {text}"
+        for name, line, text in strings()
+        if KEY.fullmatch(text) and not allowed(name, text)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_word_that_is_allowed_somewhere_is_written_there() -> None:
+    for place, words in ALLOWED.items():
+        written = {text for name, _, text in strings() if name == place or name.startswith(f"{place}/")}
+        assert written, place
+        assert not (words or set()) - written, place
+
+
+def test_the_patterns_find_what_they_are_for() -> None:
     wire = [text for path in (SOURCE / "wire").rglob("*.py") for _, text in constants(path)]
     assert sum(bool(VERSION.fullmatch(text)) for text in wire) >= 5
     assert {"inputRequests", "requestState", "tasks/result", "partial-content", "_meta"} <= {

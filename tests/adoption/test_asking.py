@@ -11,6 +11,7 @@ import pytest
 from antiphon import Client, adopt
 from tests.interop.asking import ENDINGS
 from tests.interop.test_asking_servers import PEERS, Person
+from tests.support.polling import DEADLINE
 
 VERSIONS = ("2026-07-28", "2025-11-25", "2024-11-05")
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated")
@@ -39,18 +40,19 @@ async def client(peer: Any, person: Person, request: pytest.FixtureRequest) -> A
         elicit=person.elicit,
         sample=person.sample,
         roots=person.roots,
-        timeout=20,
+        timeout=DEADLINE,
     ) as connected:
         yield connected
 
 
-@pytest.mark.parametrize("tool", ENDINGS)
-async def test_a_call_ends_as_it_should(tool: str, client: Client, person: Person) -> None:
-    ending = ENDINGS[tool]
-    result = await client.call(tool, check=False)
-    assert result.text.startswith(ending.text), result
-    assert result.is_error == ending.is_error
-    assert sorted(person.asked) == sorted(ending.asked)
+async def test_a_call_ends_as_it_should(client: Client, person: Person, subtests: pytest.Subtests) -> None:
+    for tool, ending in ENDINGS.items():
+        with subtests.test(tool):
+            person.asked.clear()
+            result = await client.call(tool, check=False)
+            assert result.text.startswith(ending.text), result
+            assert result.is_error == ending.is_error
+            assert sorted(person.asked) == sorted(ending.asked)
 
 
 async def test_prompts_and_resources_ask_too(client: Client, person: Person) -> None:

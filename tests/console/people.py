@@ -10,7 +10,7 @@ from antiphon.console.sources import StoreSource
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 from tests.console.support import RunningConsole
-from tests.waiting.support import eventually
+from tests.support.polling import until
 
 __all__ = ["OWN", "PEOPLE", "asked", "shop", "store_source"]
 
@@ -94,5 +94,5 @@ async def asked(console: RunningConsole, count: int = 1) -> list[Any]:
         found[:] = (await console.get("/api/inbox"))["questions"]
         return len(found) == count
 
-    await eventually(all_asked)
+    await until(all_asked)
     return found

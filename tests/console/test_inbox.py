@@ -22,7 +22,6 @@ from tests.console.people import OWN, PEOPLE, asked, shop, store_source, store_u
 from tests.console.support import RunningConsole, serving_app, serving_console
 from tests.support.polling import until
 from tests.support.serving import serving
-from tests.waiting.support import eventually
 
 
 @asynccontextmanager
@@ -180,7 +179,7 @@ async def test_questions_come_in_pages(tmp_path: Path, monkeypatch: pytest.Monke
                 if page["cursor"] is None:
                     return len(found) == 5
 
-        await eventually(read_all)
+        await until(read_all)
         assert found == [task.id for task in tasks]
         assert (await console.get("/api/inbox/count"))["badge"] == "2+"
         # The filter searches all pages, and a list that is not the whole one says so.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,10 +11,13 @@ from tests.cli.command import COMMAND, plain_environment
 from tests.instances.pair import SECRET
 from tests.support import http
 from tests.support.fork_server import PythonProcess, start_process
-from tests.support.process import ROOT, SERVERS, free_port
+from tests.support.polling import until
+from tests.support.process import ROOT, SERVERS, end, free_port
 from tests.support.proxy import RoundRobin, round_robin
 
 FILE = SERVERS / "fleet.py"
+READY_SECONDS = 300.0
+"""How long a fleet may take to start on a slow machine."""
 
 
 class Member:
@@ -48,18 +49,17 @@ class Member:
         self.process.kill()
         self.process.wait()
 
-    async def ready(self, within: float = 30.0) -> None:
+    async def ready(self) -> None:
         """Wait until the process is ready."""
-        deadline = time.monotonic() + within
-        while True:
+
+        async def is_ready() -> bool:
             assert self.process.poll() is None, self.log
             try:
-                if (await http.request(self.port, "GET", {}, path="/readyz")).status == 200:
-                    return
+                return (await http.request(self.port, "GET", {}, path="/readyz")).status == 200
             except (OSError, asyncio.IncompleteReadError):
-                pass
-            assert time.monotonic() < deadline, self.log
-            await asyncio.sleep(0.05)
+                return False
+
+        await until(is_ready, READY_SECONDS)
 
 
 class Fleet:
@@ -97,7 +97,4 @@ async def fleet(
             if member.process.poll() is None:
                 member.process.terminate()
         for member in members:
-            try:
-                member.process.wait(10)
-            except subprocess.TimeoutExpired:
-                member.kill()
+            end(member.process)

@@ -1,11 +1,11 @@
-"""The official Python client, and FastMCP's, answer what our server asks, on both versions and transports."""
+"""The official Python client, and FastMCP's, answer what our server asks, on both versions."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import fastmcp
 import mcp
 import mcp_types as types
 import pytest
-from fastmcp.client.transports import StdioTransport
+import pytest_asyncio
 
 from tests.interop import asking
 from tests.interop.asking import ANSWERS, ENDINGS, EVERYTHING, LOGIN, ROOT, Ending
+from tests.support.polling import DEADLINE
 from tests.support.process import ServerProcess, environment, started
 
 SCRIPT = Path(asking.__file__)
@@ -74,62 +75,77 @@ def served(tmp_path_factory: pytest.TempPathFactory, effects: Path) -> Iterator[
         assert "Traceback" not in server.log
 
 
-@pytest.fixture(scope="module", params=["http", "stdio"])
-def way(request: pytest.FixtureRequest) -> str:
-    """How the client reaches the server."""
-    return str(request.param)
+@dataclass(frozen=True)
+class Told:
+    """What a client was given in one conversation, and what its person was asked on the way."""
+
+    calls: dict[str, tuple[Any, list[str]]]
+    effects: list[str]
+    prompt: tuple[Any, list[str]]
+    read: tuple[Any, list[str]]
+    many: list[str]
 
 
-@pytest.fixture(scope="module", params=["legacy", "auto"], ids=["2025-11-25", "2026-07-28"])
-def mode(request: pytest.FixtureRequest) -> str:
-    """Which kind of version it speaks."""
-    return str(request.param)
+MODES = {"2025-11-25": "legacy", "2026-07-28": "auto"}
+WAYS = [("mcp", "http"), ("mcp", "stdio"), ("fastmcp", "http")]
+"""Whose client it is, and how it reaches the server: FastMCP's standard streams are the official ones."""
+AT_ONCE = ["one_round", "two_rounds", "at_once", "form"] * 5
 
 
-@pytest.fixture(scope="module", params=["mcp", "fastmcp"])
-def library(request: pytest.FixtureRequest) -> str:
-    """Whose client it is."""
-    return str(request.param)
-
-
-@pytest.fixture
-def person() -> Person:
-    """Who answers."""
-    return Person()
-
-
-@pytest.fixture
-def client(
-    library: str, way: str, mode: str, person: Person, served: ServerProcess, effects: Path
-) -> AbstractAsyncContextManager[Any]:
-    """A client, to be opened in the test's own task."""
-    command = [str(SCRIPT), "--stdio"]
-    env = environment({"ASKING_EFFECTS": str(effects)})
-    target: Any
-    if library == "mcp":
-        target = mcp.StdioServerParameters(command=sys.executable, args=command, env=env)
-        return mcp.Client(
-            served.url if way == "http" else target,
+def connect(library: str, way: str, mode: str, person: Person, url: str, effects: Path) -> Any:
+    """Return a client, which has to be opened."""
+    if library == "fastmcp":
+        return fastmcp.Client(
+            url,
             mode=mode,
-            read_timeout_seconds=20,
-            elicitation_callback=person.elicit,
-            sampling_callback=person.sample,
-            list_roots_callback=person.roots,
+            timeout=DEADLINE,
+            elicitation_handler=person.elicit_for_fastmcp,
+            sampling_handler=person.sample_for_fastmcp,
+            roots=person.roots_for_fastmcp,
         )
-    target = StdioTransport(sys.executable, command, env=env, keep_alive=False)
-    return fastmcp.Client(
-        served.url if way == "http" else target,
+    env = environment({"ASKING_EFFECTS": str(effects)})
+    return mcp.Client(
+        url
+        if way == "http"
+        else mcp.StdioServerParameters(command=sys.executable, args=[str(SCRIPT), "--stdio"], env=env),
         mode=mode,
-        timeout=20,
-        elicitation_handler=person.elicit_for_fastmcp,
-        sampling_handler=person.sample_for_fastmcp,
-        roots=person.roots_for_fastmcp,
+        read_timeout_seconds=DEADLINE,
+        elicitation_callback=person.elicit,
+        sampling_callback=person.sample,
+        list_roots_callback=person.roots,
     )
 
 
-def lines(file: Path) -> list[str]:
-    """What has happened so far."""
-    return file.read_text().split() if file.exists() else []
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="module",
+    params=[(*way, version) for way in WAYS for version in MODES],
+    ids="-".join,
+)
+async def told(request: pytest.FixtureRequest, served: ServerProcess, effects: Path) -> Told:
+    """Use everything that the server offers over one connection."""
+    library, way, version = request.param
+    person = Person()
+
+    async def attempt(use: Awaitable[Any]) -> tuple[Any, list[str]]:
+        person.asked = []
+        return await use, list(person.asked)
+
+    async with connect(library, way, MODES[version], person, served.url, effects) as client:
+        effects.unlink(missing_ok=True)
+        calls = {"two_rounds": await attempt(call(client, "two_rounds"))}
+        happened = effects.read_text().split()
+        calls |= {tool: await attempt(call(client, tool)) for tool in OWN if tool != "two_rounds"}
+        return Told(
+            calls,
+            happened,
+            prompt=await attempt(client.get_prompt("story", {})),
+            read=await attempt(client.read_resource("story://London")),
+            many=[
+                result.content[0].text
+                for result in await asyncio.gather(*(call(client, tool) for tool in AT_ONCE))
+            ],
+        )
 
 
 async def call(client: Any, tool: str) -> Any:
@@ -139,57 +155,37 @@ async def call(client: Any, tool: str) -> Any:
     return await client.call_tool(tool, {})
 
 
-@pytest.mark.parametrize("tool", OWN)
-async def test_a_call_ends_as_it_should(
-    tool: str, client: AbstractAsyncContextManager[Any], person: Person
-) -> None:
-    ending = OWN[tool]
-    async with client as connected:
-        result = await call(connected, tool)
-    assert sorted(person.asked) == sorted(ending.asked)
-    assert result.is_error == ending.is_error
-    assert ending.text in result.content[0].text
-    if ending.is_error:
-        assert "Please?" in result.content[0].text
+def test_a_call_ends_as_it_should(told: Told, subtests: pytest.Subtests) -> None:
+    for tool, ending in OWN.items():
+        with subtests.test(tool):
+            result, asked = told.calls[tool]
+            assert sorted(asked) == sorted(ending.asked)
+            assert result.is_error == ending.is_error
+            assert ending.text in result.content[0].text
+            if ending.is_error:
+                assert "Please?" in result.content[0].text
 
 
-async def test_what_is_done_between_two_rounds_is_done_once(
-    client: AbstractAsyncContextManager[Any], person: Person, effects: Path
-) -> None:
-    before = lines(effects)
-    async with client as connected:
-        await call(connected, "two_rounds")
-    assert person.asked == ["Name?", "Surname?"]
-    assert lines(effects)[len(before) :] == ["before", "between", "after"]
+def test_what_is_done_between_two_rounds_is_done_once(told: Told) -> None:
+    assert told.effects == ["before", "between", "after"]
 
 
-async def test_prompts_and_resources_ask_too(
-    client: AbstractAsyncContextManager[Any], person: Person
-) -> None:
-    async with client as connected:
-        prompt = await connected.get_prompt("story", {})
-        read = await connected.read_resource("story://London")
+def test_prompts_and_resources_ask_too(told: Told) -> None:
+    prompt, asked_for_the_prompt = told.prompt
+    read, asked_for_the_resource = told.read
     contents = read if isinstance(read, list) else read.contents
     assert prompt.messages[0].content.text == "Tell of Ada."
     assert contents[0].text == "Ada in London"
-    assert person.asked == ["Name?", "Name?"]
+    assert asked_for_the_prompt == asked_for_the_resource == ["Name?"]
 
 
-async def test_many_calls_that_ask_at_the_same_time_are_kept_apart(
-    client: AbstractAsyncContextManager[Any], person: Person
-) -> None:
-    async with client as connected:
-        tools = ["one_round", "two_rounds", "at_once", "form"] * 5
-        results = await asyncio.gather(*(call(connected, tool) for tool in tools))
-    assert [result.content[0].text for result in results] == [ENDINGS[tool].text for tool in tools]
+def test_many_calls_that_ask_at_the_same_time_are_kept_apart(told: Told) -> None:
+    assert told.many == [ENDINGS[tool].text for tool in AT_ONCE]
 
 
-async def test_a_client_that_cannot_answer_is_not_asked(way: str, mode: str, served: ServerProcess) -> None:
-    command = [str(SCRIPT), "--stdio"]
-    target: Any = mcp.StdioServerParameters(command=sys.executable, args=command, env=environment())
-    async with mcp.Client(
-        served.url if way == "http" else target, mode=mode, read_timeout_seconds=20
-    ) as client:
+@pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
+async def test_a_client_that_cannot_answer_is_not_asked(mode: str, served: ServerProcess) -> None:
+    async with mcp.Client(served.url, mode=mode, read_timeout_seconds=DEADLINE) as client:
         if mode == "legacy":
             result = await client.call_tool("one_round", {})
             assert result.is_error
@@ -200,7 +196,8 @@ async def test_a_client_that_cannot_answer_is_not_asked(way: str, mode: str, ser
             assert refused.value.error.code == -32021
 
 
-async def test_by_hand_round_by_round(served: ServerProcess, person: Person) -> None:
+async def test_by_hand_round_by_round(served: ServerProcess) -> None:
+    person = Person()
     # The capability is declared by having a callback, which is never called here.
     async with mcp.Client(served.url, mode="2026-07-28", elicitation_callback=person.elicit) as client:
         first = await client.session.call_tool("two_rounds", {}, allow_input_required=True)

@@ -80,16 +80,16 @@ def test_the_version(told: dict[str, Any], mode: str) -> None:
     assert told["version"] == ("2025-11-25" if mode == "legacy" else "2026-07-28")
 
 
-@pytest.mark.parametrize("tool", OWN)
-def test_a_call_ends_as_it_should(tool: str, told: dict[str, Any]) -> None:
-    ending = OWN[tool]
-    given, asked = told["calls"][tool]["given"], told["calls"][tool]["asked"]
-    assert "content" in given, given
-    assert sorted(asked) == sorted(ending.asked)
-    assert given.get("isError", False) == ending.is_error
-    assert ending.text in given["content"][0]["text"]
-    if ending.is_error:
-        assert "Please?" in given["content"][0]["text"]
+def test_a_call_ends_as_it_should(told: dict[str, Any], subtests: pytest.Subtests) -> None:
+    for tool, ending in OWN.items():
+        with subtests.test(tool):
+            given, asked = told["calls"][tool]["given"], told["calls"][tool]["asked"]
+            assert "content" in given, given
+            assert sorted(asked) == sorted(ending.asked)
+            assert given.get("isError", False) == ending.is_error
+            assert ending.text in given["content"][0]["text"]
+            if ending.is_error:
+                assert "Please?" in given["content"][0]["text"]
 
 
 def test_prompts_and_resources_ask_too(told: dict[str, Any]) -> None:
@@ -103,8 +103,8 @@ def test_many_calls_that_ask_at_the_same_time_are_kept_apart(told: dict[str, Any
     assert told["many"] == [ENDINGS[tool].text for tool in tools]
 
 
-def test_a_client_that_cannot_answer_is_not_asked(served: ServerProcess, way: str, mode: str) -> None:
-    told = run(served, way, mode, {})
+def test_a_client_that_cannot_answer_is_not_asked(served: ServerProcess, mode: str) -> None:
+    told = run(served, "http", mode, {})
     assert all(call["asked"] == [] for call in told["calls"].values())
     given = told["calls"]["one_round"]["given"]
     if mode == "legacy":

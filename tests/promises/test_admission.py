@@ -96,7 +96,7 @@ async def test_a_task_that_never_ends_may_emit_only_so_much(shared: tuple[Worksh
 async def test_answers_that_do_not_fit_do_not_fill_the_log(
     shared: tuple[Workshop, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.runtime.tasks.service._MAX_ENTRIES_BEFORE_PROBLEMS", 20)
+    monkeypatch.setattr("antiphon.runtime.tasks.service.MAX_ENTRIES_BEFORE_PROBLEMS", 20)
     workshop, port = shared
     ada = client(port, "ada")
     id = (await begin(ada, "pick"))["taskId"]

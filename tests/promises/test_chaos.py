@@ -175,7 +175,7 @@ async def test_a_worker_that_is_killed_after_any_single_write_loses_nothing(
                 witness = Witness(ports, id)
                 watching = asyncio.create_task(witness.watch())
                 told = await travel(ports, id)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await watching
                 check(told)
                 assert witness.seen == dict(enumerate(told, 1))

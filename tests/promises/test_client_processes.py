@@ -28,8 +28,8 @@ async def elicit(question):
     return {"name": question.message.split()[0]}
 
 async def main(url, version, id):
-    async with Client(url, protocol=version, elicit=elicit, timeout=10) as client:
-        print((await client.task(id).result(timeout=10)).text)
+    async with Client(url, protocol=version, elicit=elicit, timeout=60) as client:
+        print((await client.task(id).result(timeout=60)).text)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -75,10 +75,10 @@ async def test_a_task_is_taken_up_by_another_process(version: str, tmp_path: Pat
 async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_path: Path) -> None:
     port = free_port()
     with patient(tmp_path, port) as server:
-        client = Client(server.url, protocol=version, elicit=answered, timeout=10)
+        client = Client(server.url, protocol=version, elicit=answered, timeout=60)
         await client.__aenter__()
         promise = await client.submit("sleep", seconds=2)
-        waiting = asyncio.create_task(promise.result(timeout=30))
+        waiting = asyncio.create_task(promise.result(timeout=60))
         await asyncio.sleep(0.3)
         server.process.kill()
         server.process.wait()
@@ -86,7 +86,7 @@ async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_
         with patient(tmp_path, port):
             assert (await waiting).text == "slept 2.0 s"
             asked = await client.submit("greet")
-            assert (await asked.result(timeout=20)).text == "Hello, First Last!"
+            assert (await asked.result(timeout=60)).text == "Hello, First Last!"
     finally:
         await client.__aexit__(None, None, None)
 
@@ -95,7 +95,7 @@ async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_
 async def test_updates_go_on_after_a_restart(version: str, tmp_path: Path) -> None:
     port = free_port()
     with patient(tmp_path, port) as server:
-        client = Client(server.url, protocol=version, capabilities={"elicitation": {"form": {}}}, timeout=10)
+        client = Client(server.url, protocol=version, capabilities={"elicitation": {"form": {}}}, timeout=60)
         await client.__aenter__()
         promise = await client.submit("greet")
         await asking(promise)
@@ -134,10 +134,10 @@ async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
 async def test_over_standard_streams(version: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "antiphon", "run", str(SERVER), "--stdio", "--log-level", "error"]
     env = {**environment(), "ANTIPHON_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
-    async with Client(command, protocol=version, env=env, elicit=answered, timeout=10) as client:
+    async with Client(command, protocol=version, env=env, elicit=answered, timeout=60) as client:
         assert (await client.call("greet")).text == "Hello, First Last!"
         promise = await client.submit("sleep", seconds=0.1)
         assert [status.status async for status in promise.updates()] == ["working", "completed"]
-    async with Client(command, protocol=version, env=env, elicit=answered, timeout=10) as client:
+    async with Client(command, protocol=version, env=env, elicit=answered, timeout=60) as client:
         assert promise.id is not None
         assert (await client.task(promise.id).result()).text == "slept 0.1 s"

@@ -80,14 +80,14 @@ class Shop:
 
 async def asks(handle: TaskHandle, key: str) -> None:
     """Wait until a task asks a question."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while key not in (await handle.status()).questions:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
 
 async def ended(shop: Shop, id: str) -> None:
     """Wait until the function of a cancelled task has cleaned up."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while (await shop.record(id)).phase != "ended":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -114,7 +114,7 @@ async def test_what_is_done_is_not_done_again_and_what_is_answered_is_not_asked_
             await again.answer({"color": {"value": "blue"}})
         await again.answer({"size": {"value": "M"}})
         shop.may_charge.set()
-        result = await again.result(timeout=30)
+        result = await again.result(timeout=60)
         assert [block.text for block in result.content] == [
             "looking",
             "reserved",
@@ -142,7 +142,7 @@ async def test_a_step_that_was_cut_short_has_the_same_idempotency_key(url: str) 
         again = client.task(await retry(url, handle.id))
         await until(lambda: len(shop.keys) == 2)
         shop.may_charge.set()
-        assert (await again.result(timeout=30)).content[-1].text == "paid for a red hat of size M"
+        assert (await again.result(timeout=60)).content[-1].text == "paid for a red hat of size M"
         assert shop.keys[0] == shop.keys[1]
         assert shop.did.count("charged hat") == 1
 
@@ -161,7 +161,7 @@ async def test_it_begins_after_the_cancelled_task_has_cleaned_up(url: str) -> No
         await until(lambda: "cleaning" in shop.did)
         before = list(shop.did)
         again = client.task(await retry(url, handle.id))
-        async with asyncio.timeout(30):  # until a worker has claimed it, and given it back
+        async with asyncio.timeout(60):  # until a worker has claimed it, and given it back
             while not (await shop.record(again.id)).head.get("quiet_releases"):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         assert shop.did == before
@@ -212,7 +212,7 @@ async def test_a_task_that_went_on_and_was_cancelled_too_goes_on_again(url: str)
             ids.append(await retry(url, handle.id))
         assert len(set(ids)) == 3
         shop.may_charge.set()
-        assert (await client.task(ids[-1]).result(timeout=30)).content[-1].text == (
+        assert (await client.task(ids[-1]).result(timeout=60)).content[-1].text == (
             "paid for a red coat of size M"
         )
         assert len(set(shop.keys)) == 1
@@ -246,14 +246,14 @@ async def test_the_task_that_went_on_and_failed_is_the_one_to_retry(url: str) ->
             await asks(again, key)
             await again.answer({key: {"value": True}})
         with pytest.raises(Failure, match="closed"):
-            await again.result(timeout=30)
+            await again.result(timeout=60)
         with pytest.raises(
             CommandError, match=f"task {again.id} went on for it, and has failed. Retry that one.$"
         ):
             await retry(url, str(handle.id))
         assert await retry(url, str(again.id)) == again.id
         await until(lambda: done.count("run") == 2)
-        assert (await again.result(timeout=30)).text == "bought"
+        assert (await again.result(timeout=60)).text == "bought"
         assert done.count("paid") == 1
         with pytest.raises(CommandError, match=f"task {again.id} went on for it, and has completed.$"):
             await retry(url, str(handle.id))
@@ -283,7 +283,7 @@ async def test_a_tool_that_is_not_run_again_by_itself_goes_on_if_a_person_asks(u
         await until(lambda: len(done) == 2)
         id = await cancelled(url, handle)
         may_charge.set()
-        assert (await client.task(id).result(timeout=30)).text == "paid for red"
+        assert (await client.task(id).result(timeout=60)).text == "paid for red"
         assert done == ["reserved", done[1], done[1]]
 
 
@@ -323,8 +323,8 @@ async def test_what_was_given_up_before_the_cancellation_stays_so(url: str, what
         await asks(again, "sorry")
         await again.answer({"sorry": {"value": True}})
         with pytest.raises(Failure, match="closed"):
-            await again.result(timeout=30)
+            await again.result(timeout=60)
         await retry(url, str(again.id))
         await until(lambda: done.count("run") == 2)
-        assert (await again.result(timeout=30)).text == "withdrawn"
+        assert (await again.result(timeout=60)).text == "withdrawn"
         assert done.count("withdrawn") == 1

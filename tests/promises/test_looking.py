@@ -53,7 +53,7 @@ class Slow(MemoryStore):
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a request wait long for a pending write, so that a busy machine makes no difference."""
-    monkeypatch.setattr(held, "_PENDING_WRITE_WAIT_SECONDS", 10.0)
+    monkeypatch.setattr(held, "PENDING_WRITE_WAIT_SECONDS", 10.0)
 
 
 @asynccontextmanager
@@ -131,15 +131,15 @@ def ended(id: str, *, ttl: int | None = None, text: str = "") -> Task:
 
 def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None:
     kept = FinishedTasks()
-    for number in range(recent._MAX_TASKS + 10):
+    for number in range(recent.MAX_TASKS + 10):
         kept.add(ended(f"t{number}"), "ada")
     assert [kept.find(f"t{number}", "ada") is None for number in (0, 9, 10)] == [True, True, False]
     for number in range(40):
-        kept.add(ended(f"large{number}", text="x" * (recent._MAX_BYTES // 17)), "ada")
-    assert kept._bytes <= recent._MAX_BYTES
+        kept.add(ended(f"large{number}", text="x" * (recent.MAX_BYTES // 17)), "ada")
+    assert kept._bytes <= recent.MAX_BYTES
     assert kept.find("t1009", "ada") is None
     assert kept.find("large39", "ada") is not None
-    kept.add(ended("huge", text="x" * recent._MAX_BYTES), "ada")
+    kept.add(ended("huge", text="x" * recent.MAX_BYTES), "ada")
     assert kept.find("huge", "ada") is None
 
 

@@ -242,8 +242,8 @@ async def test_a_worker_keeps_the_address_of_a_task_that_another_process_accepte
 async def test_tasks_of_a_caller_without_space_wait_until_there_is_some(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.runtime.tasks.worker._NO_SPACE_DELAY_SECONDS", 0.1)
-    monkeypatch.setattr("antiphon.runtime.tasks.admission._COUNT_BYTES_SECONDS", 0.0)
+    monkeypatch.setattr("antiphon.runtime.tasks.worker.NO_SPACE_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr("antiphon.runtime.tasks.admission.COUNT_BYTES_SECONDS", 0.0)
     gates, ran = {"first": asyncio.Event(), "end": asyncio.Event()}, list[str]()
 
     def add_to(server: Server) -> None:

@@ -25,7 +25,7 @@ class Unable(Patient):
 async def answer_all(client: Patient, id: str) -> None:
     """Answer the questions of the tool `ask`."""
     await answer(client, id, first="a", second="b")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "third" not in (await look(client, id)).get("inputRequests", {}):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     await answer(client, id, third="c")
@@ -86,9 +86,9 @@ async def test_a_client_without_callbacks_gets_the_result_once_another_client_ha
     async def greet(ctx: Context) -> str:
         return f"Hello, {(await ctx.elicit('Who?', Name, key='who')).name}!"
 
-    async with serving(server) as address, Client(address.url, protocol=protocol, timeout=10) as unable:
+    async with serving(server) as address, Client(address.url, protocol=protocol, timeout=60) as unable:
         task = await unable.submit("greet")
-        async with Client(address.url, elicit=lambda _: {"name": "Ada"}, timeout=10) as able:
+        async with Client(address.url, elicit=lambda _: {"name": "Ada"}, timeout=60) as able:
             assert task.id is not None
-            answered = await able.task(task.id).result(timeout=30)
-        assert answered.text == (await task.result(timeout=30)).text == "Hello, Ada!"
+            answered = await able.task(task.id).result(timeout=60)
+        assert answered.text == (await task.result(timeout=60)).text == "Hello, Ada!"

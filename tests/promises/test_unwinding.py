@@ -118,7 +118,7 @@ class Desk:
 
 async def until_unwound(desk: Desk, id: str) -> Any:
     """Wait for the entry that says that a function has unwound, and return what it says."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while "unwound" not in (last := (await desk.log(id))[-1][1]):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return last["unwound"]
@@ -152,7 +152,7 @@ async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path) -> None:
         await reach(client, id, "input_required")
         await until(lambda: desk.happened == ["reserved", "given back", "closed"])
         assert (await client.ask("tasks/get", {"taskId": id})).error["message"] == UNKNOWN
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
                 await asyncio.sleep(0.05)
 
@@ -175,7 +175,7 @@ async def test_a_task_with_a_short_lifetime_cleans_up_to_the_end(tmp_path: Path)
         id = (await begin(client, "brief"))["taskId"]
         await reach(client, id, "input_required")
         await client.ask("tasks/cancel", {"taskId": id})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
                 await asyncio.sleep(0.05)
         assert desk.happened == ["given back"]

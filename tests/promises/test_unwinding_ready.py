@@ -66,7 +66,7 @@ async def test_a_task_that_was_answered_and_expires_before_a_worker_runs_it_clea
         await answer_without_server(tasks, id)
         if lost:
             assert len(await tasks._store.claim("killed", lease=0.5, limit=1)) == 1
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (await tasks._store.read(id))[-1].kind != "cancelled":
                 await asyncio.sleep(0.05)
                 await tasks.remove_expired()
@@ -74,7 +74,7 @@ async def test_a_task_that_was_answered_and_expires_before_a_worker_runs_it_clea
     async with serving(desk.server) as address:
         await until(lambda: desk.happened == UNWOUND)
         assert (await Bare(address.port).ask("tasks/get", {"taskId": id})).error["message"] == UNKNOWN
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
                 await asyncio.sleep(0.05)
 

@@ -128,7 +128,7 @@ async def answer(server: Server, message: str) -> None:
 
 
 async def main(url: str, effects: Path, writes: int) -> None:
-    waiting._LONGEST_PAUSE_MS = 50  # so that short waits park the task
+    waiting.LONGEST_PAUSE_MS = 50  # so that short waits park the task
     store = open_store(url)
     note_ticks(store, effects.with_suffix(".ticks"))
     count_writes(store, writes)

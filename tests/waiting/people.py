@@ -12,8 +12,8 @@ import pytest
 from antiphon import BearerTokens, Client, Context, Limits, Principal, Server
 from antiphon.client import InboxChanges, InboxItem
 from antiphon.store.contract import Store
+from tests.support.polling import until
 from tests.support.serving import serving
-from tests.waiting.support import eventually
 
 VERSIONS = pytest.mark.parametrize("version", ["2026-07-28", "DRAFT-2026-v1"])
 WAYS = pytest.mark.parametrize("http", [True, False], ids=["http", "memory"])
@@ -65,14 +65,14 @@ async def asked(client: Client, count: int = 1) -> list[InboxItem]:
         found[:] = await client.inbox()
         return len(found) == count
 
-    await eventually(all_asked)
+    await until(all_asked)
     return found
 
 
 async def read(changes: InboxChanges, count: int) -> list[tuple[str, str]]:
     """Read so many changes: the kind of each, and the question."""
     found: list[tuple[str, str]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for change in changes:
             found.append((change.kind, change.item.message))
             if len(found) == count:

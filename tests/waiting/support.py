@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
@@ -12,6 +11,8 @@ from typing import Any
 from antiphon import Client, Principal, Server
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.runtime.tasks.inbox import Inbox
+from antiphon.store.contract import Store
+from tests.support.polling import until
 
 
 class Clock:
@@ -34,14 +35,27 @@ def inbox(server: Server) -> Inbox:
 
 async def status_of(handle: TaskHandle, *expected: str) -> str:
     """Wait until a task has a status message that contains one of the texts; return the message."""
-    async with asyncio.timeout(20):
-        while True:
-            status = await handle.status()
-            message = status.message or ""
-            if any(text in message for text in expected):
-                return message
-            assert status.status in ("working", "input_required"), status
-            await asyncio.sleep(0.01)
+
+    async def said() -> str:
+        status = await handle.status()
+        message = status.message or ""
+        if any(text in message for text in expected):
+            return message
+        assert status.status in ("working", "input_required"), status
+        return ""
+
+    return await until(said)
+
+
+async def is_parked(store: Store, handle: TaskHandle) -> bool:
+    """Whether a task waits, and no worker has it."""
+    record = await store.get(str(handle.id))
+    return record is not None and record.phase == "waiting"
+
+
+async def look_for_due(server: Server) -> None:
+    """Let the worker look now for tasks whose time has come: afterwards, none of them waits any longer."""
+    await server.engine.tasks.check_times()
 
 
 async def asked(server: Server, principal: Principal, count: int = 1) -> list[Any]:
@@ -52,17 +66,8 @@ async def asked(server: Server, principal: Principal, count: int = 1) -> list[An
         found[:] = (await inbox(server).list(principal)).items
         return len(found) == count
 
-    await eventually(all_asked)
+    await until(all_asked)
     return found
-
-
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(20):
-        for _ in iter(int, 1):
-            if await holds():
-                return
-            await asyncio.sleep(0.01)
 
 
 def accept(**content: Any) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from pydantic import BaseModel, field_validator
 
@@ -13,7 +11,8 @@ from antiphon.errors import InvalidParams
 from antiphon.model.question import ElicitResult
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
-from tests.waiting.support import Clock, accept, asked, client_of, eventually, inbox
+from tests.support.polling import turns, until
+from tests.waiting.support import Clock, accept, asked, client_of, inbox
 
 BOB = Principal("bob", scopes=frozenset({"finance"}))
 EVE = Principal("eve", scopes=frozenset({"finance"}))
@@ -47,9 +46,9 @@ async def test_somebody_whose_answer_was_refused_has_not_answered(store: Store) 
             (found,) = (await inbox(server).list(EVE)).items or (item,)
             return "no IBAN" in found.question.message
 
-        await eventually(is_refused)
+        await until(is_refused)
         await inbox(server).answer(EVE, item.task_id, item.key, accept(iban="DE1"))
-        assert (await handle.result(timeout=20)).data == ["eve", "eve"]
+        assert (await handle.result(timeout=60)).data == ["eve", "eve"]
 
 
 async def test_the_caller_cannot_answer_for_others_with_the_call(store: Store, clock: Clock) -> None:
@@ -72,7 +71,7 @@ async def test_the_caller_cannot_answer_for_others_with_the_call(store: Store, c
         assert isinstance(handle, TaskHandle)
         await asked(server, BOB)
         clock.forward(hours=1, minutes=1)
-        assert (await handle.result(timeout=20)).text == "withdrawn [] []"
+        assert (await handle.result(timeout=60)).text == "withdrawn [] []"
 
 
 async def test_the_caller_has_answered_its_own_question(store: Store) -> None:
@@ -81,7 +80,7 @@ async def test_the_caller_has_answered_its_own_question(store: Store) -> None:
     @server.tool(task="required", poll_interval=0.02)
     async def pay(ctx: Context) -> str:
         await ctx.elicit("Sure?", bool, key="sure")
-        await asyncio.sleep(0)
+        await turns()
         return ctx.answered_by("sure").id
 
     async with client_of(server) as client:
@@ -90,15 +89,15 @@ async def test_the_caller_has_answered_its_own_question(store: Store) -> None:
         async def is_asked() -> bool:
             return bool((await handle.status()).questions)
 
-        await eventually(is_asked)
+        await until(is_asked)
         await handle.answer({"sure": accept(value=True)})
-        assert (await handle.result(timeout=20)).text == "ada"
+        assert (await handle.result(timeout=60)).text == "ada"
 
 
 async def test_the_answers_of_one_person_that_do_not_fit_have_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("antiphon.runtime.tasks.inbox._MAX_UNFIT_ANSWERS", 3)
+    monkeypatch.setattr("antiphon.runtime.tasks.inbox.MAX_UNFIT_ANSWERS", 3)
     server = Server("shop", store=MemoryStore())
 
     @server.tool(task="required", poll_interval=0.02)
@@ -115,7 +114,7 @@ async def test_the_answers_of_one_person_that_do_not_fit_have_a_bound(
         with pytest.raises(InvalidParams, match="Too many of your answers"):
             await inbox(server).answer(BOB, item.task_id, item.key, accept(iban="DE1"))
         await inbox(server).answer(EVE, item.task_id, item.key, accept(iban="DE1"))
-        assert (await handle.result(timeout=20)).text == "eve"
+        assert (await handle.result(timeout=60)).text == "eve"
 
 
 async def test_a_principal_with_too_many_names_keeps_its_own(caplog: pytest.LogCaptureFixture) -> None:

@@ -15,9 +15,10 @@ from antiphon import Client, Server
 from antiphon.client import InboxItem
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.store.contract import Store
+from tests.support.polling import until
 from tests.support.process import ROOT
 from tests.support.serving import serving
-from tests.waiting.support import Clock, eventually, status_of
+from tests.waiting.support import Clock, status_of
 
 PATH = ROOT / "examples" / "approvals.py"
 SUBMITTED = {"amount": 1240, "purpose": "laptop"}
@@ -56,12 +57,12 @@ async def question(client: Client, **expected: Any) -> InboxItem:
         found[:] = await client.inbox()
         return len(found) == 1 and all(getattr(found[0], name) == expected[name] for name in expected)
 
-    await eventually(is_there)
+    await until(is_there)
     return found[0]
 
 
 async def result(handle: TaskHandle) -> str:
-    return (await handle.result(timeout=30)).text
+    return (await handle.result(timeout=60)).text
 
 
 async def test_a_small_expense_needs_nobody(server: Server) -> None:

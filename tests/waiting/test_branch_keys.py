@@ -11,7 +11,8 @@ import pytest
 from antiphon import Client, Context, Principal, RetriesExhausted, Retry, Server
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
-from tests.waiting.support import Clock, accept, asked, client_of, eventually, inbox, status_of
+from tests.support.polling import turns, until
+from tests.waiting.support import Clock, accept, asked, client_of, inbox, is_parked, status_of
 
 BOB = Principal("bob", scopes=frozenset({"finance"}))
 BOSS = Principal("carl", scopes=frozenset({"boss"}))
@@ -19,8 +20,7 @@ BOSS = Principal("carl", scopes=frozenset({"boss"}))
 
 async def slow() -> int:
     """Yield: in the first run, the branch without this step is ahead of the one with it."""
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns(20)
     return 1
 
 
@@ -48,7 +48,7 @@ async def test_an_answer_counts_for_the_branch_that_asked(store: Store, key: str
         assert (await inbox(server).list(BOB)).items == ()
         (item,) = await asked(server, BOSS)
         await inbox(server).answer(BOSS, item.task_id, item.key, accept(value=True))
-        assert (await handle.result(timeout=20)).data == [True, False]
+        assert (await handle.result(timeout=60)).data == [True, False]
 
 
 async def test_the_same_question_of_two_branches_to_the_caller(store: Store) -> None:
@@ -72,7 +72,7 @@ async def test_the_same_question_of_two_branches_to_the_caller(store: Store) -> 
         async def both_asked() -> bool:
             return len((await handle.status()).questions) == 2
 
-        await eventually(both_asked)
+        await until(both_asked)
         asked_first, asked_second = (await handle.status()).questions  # the early branch asked first
         await handle.answer(
             {asked_first: accept(value=next(answers)), asked_second: accept(value=next(answers))}
@@ -81,10 +81,10 @@ async def test_the_same_question_of_two_branches_to_the_caller(store: Store) -> 
         async def asks_again() -> bool:
             return any("And_then" in key or "and_then" in key for key in (await handle.status()).questions)
 
-        await eventually(asks_again)
+        await until(asks_again)
         (key,) = (await handle.status()).questions
         await handle.answer({key: accept(value=5)})
-        assert (await handle.result(timeout=20)).data == [25, 1]
+        assert (await handle.result(timeout=60)).data == [25, 1]
 
 
 async def test_each_branch_sleeps_for_its_own_time(store: Store, clock: Clock) -> None:
@@ -112,10 +112,10 @@ async def test_each_branch_sleeps_for_its_own_time(store: Store, clock: Clock) -
             return (await handle.status()).message != message
 
         clock.forward(hours=1)
-        await eventually(has_changed)
+        await until(has_changed)
         assert woken == ["short"]
         clock.forward(hours=1)
-        assert (await handle.result(timeout=20)).data == ["short", "long"]
+        assert (await handle.result(timeout=60)).data == ["short", "long"]
 
 
 async def test_each_branch_has_its_own_attempts(store: Store, clock: Clock) -> None:
@@ -145,13 +145,13 @@ async def test_each_branch_has_its_own_attempts(store: Store, clock: Clock) -> N
         handle = await client.submit("order")
         for attempts in (1, 2):
 
-            async def is_parked(count: int = attempts) -> bool:
-                return calls.count("late") == count and server.engine.tasks.running == 0
+            async def has_tried(count: int = attempts) -> bool:
+                return calls.count("late") == count and await is_parked(store, handle)
 
-            await eventually(is_parked)
+            await until(has_tried)
             await status_of(handle, "Sleeping")
             clock.forward(minutes=1)
-        assert (await handle.result(timeout=20)).data == ["late", "2 attempts"]
+        assert (await handle.result(timeout=60)).data == ["late", "2 attempts"]
     assert (calls.count("late"), calls.count("hopeless")) == (3, 2)
 
 
@@ -175,11 +175,12 @@ async def test_two_branches_receive_each_event_once(store: Store, clock: Clock) 
         await server.send_event("paid", "1", "second")
         await status_of(handle, "Sleeping")
         clock.forward(hours=1)
-        assert (await handle.result(timeout=20)).data in (["first", "second"], ["second", "first"])
+        assert (await handle.result(timeout=60)).data in (["first", "second"], ["second", "first"])
 
 
 async def test_workers_of_a_queue_find_their_waits_wherever_they_run() -> None:
-    server, count = Server("shop", store=MemoryStore()), 6
+    store, count = MemoryStore(), 6
+    server = Server("shop", store=store)
 
     @server.tool(task="required", poll_interval=0.02)
     async def orders(ctx: Context) -> list[Any]:
@@ -197,9 +198,9 @@ async def test_workers_of_a_queue_find_their_waits_wherever_they_run() -> None:
     async with client_of(server) as client:
         handle = await client.submit("orders")
         for number in range(count):
+            await until(lambda: is_parked(store, handle))  # so that the task runs again for each event
             await server.send_event("paid", str(number), number)
-            await asyncio.sleep(0.05)  # so that the runs differ; any order has to do
-        assert (await handle.result(timeout=20)).data == list(range(count))
+        assert (await handle.result(timeout=60)).data == list(range(count))
 
 
 async def test_names_and_keys_of_events_are_not_confused() -> None:
@@ -218,7 +219,7 @@ async def test_names_and_keys_of_events_are_not_confused() -> None:
         await server.send_event("a", "b", 3)
         await server.send_event("a", "b#2", 4)
         await server.send_event("a", "b", 5)
-        assert (await (await client.submit("order")).result(timeout=20)).data == [1, 2, 3, 4, 5]
+        assert (await (await client.submit("order")).result(timeout=60)).data == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(("to", "counts"), [("boss", False), (["finance", "boss"], True)])
@@ -246,7 +247,7 @@ async def test_an_answer_of_others_than_the_new_version_asks_does_not_count(
                 continue
             await server.send_event("paid", "1")
             if counts:
-                assert (await client.task(id).result(timeout=20)).text == "True"
+                assert (await client.task(id).result(timeout=60)).text == "True"
             else:
                 assert "waits for a server of the version" in await status_of(client.task(id), "version")
                 await client.task(id).cancel()

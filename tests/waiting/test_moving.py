@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from antiphon import Context, Server
-from antiphon.cli.tasks.transfer import _export, _import
+from antiphon.cli.tasks.transfer import read_export, write_export
 from antiphon.runtime.tasks.records import event_tag
 from antiphon.store import open_store
 from antiphon.store.contract import TaskFilter
@@ -31,9 +31,9 @@ def ticks(url: str) -> Server:
 async def move(old: str, new: str, file: Path) -> tuple[int, int]:
     """Move all tasks of a store to another one; return how many tasks and events were new."""
     with file.open("wb") as sink:
-        await _export(old, TaskFilter(), None, sink)
+        await write_export(old, TaskFilter(), None, sink)
     with file.open("rb") as source:
-        done, is_complete = await _import(new, source)
+        done, is_complete = await read_export(new, source)
     assert is_complete
     assert not done.differing
     return done.tasks, done.events
@@ -52,14 +52,14 @@ async def test_events_are_received_after_a_move(store_url: str, tmp_path: Path) 
         await status_of(one, "Waiting for the event 'tick'")
     assert await move(store_url, new, file) == (2, 22)
     with file.open("rb") as source:
-        again, _ = await _import(new, source)
+        again, _ = await read_export(new, source)
     assert (again.tasks, again.present, again.events) == (0, 2, 0)
     server = ticks(new)
     async with client_of(server) as client:
         assert await server.send_event("tick", "k", "second")
         assert await server.send_event("go", "k", "gone")
-        assert (await client.task(one.id).result(timeout=20)).text == "first second"
-        assert (await client.task(other.id).result(timeout=20)).text == "gone kept"
+        assert (await client.task(one.id).result(timeout=60)).text == "first second"
+        assert (await client.task(other.id).result(timeout=60)).text == "gone kept"
 
 
 async def test_a_task_that_was_parked_before_its_event_came_is_woken(tmp_path: Path) -> None:
@@ -97,17 +97,17 @@ async def test_tasks_that_went_on_after_a_first_import_are_brought_up_to_date(
         late = await client.submit("kept")
         await status_of(late, "Waiting for the event 'go'")
         await server.send_event("tick", "k", "second")
-        assert (await ended.result(timeout=20)).text == "first second"
-        assert (await waiting.result(timeout=20)).text == "first second"
+        assert (await ended.result(timeout=60)).text == "first second"
+        assert (await waiting.result(timeout=60)).text == "first second"
     with file.open("wb") as sink:
-        await _export(store_url, TaskFilter(), None, sink)
+        await write_export(store_url, TaskFilter(), None, sink)
     with file.open("rb") as source:
-        done, _ = await _import(new, source)
+        done, _ = await read_export(new, source)
     assert (done.tasks, done.present, done.updated, done.events, done.differing) == (1, 0, 2, 1, [])
     server = ticks(new)
     async with client_of(server) as client:
-        assert (await client.task(ended.id).result(timeout=20)).text == "first second"
-        assert (await client.task(waiting.id).result(timeout=20)).text == "first second"
+        assert (await client.task(ended.id).result(timeout=60)).text == "first second"
+        assert (await client.task(waiting.id).result(timeout=60)).text == "first second"
     with file.open("rb") as source:
-        done, _ = await _import(new, source)
+        done, _ = await read_export(new, source)
     assert (done.tasks, done.present, done.updated, done.differing) == (0, 3, 0, [])

@@ -12,7 +12,8 @@ from antiphon import Context, Declined, Principal, Server, Unanswered
 from antiphon.errors import InvalidParams, TaskNotFound
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
-from tests.waiting.support import Clock, accept, asked, client_of, eventually, inbox, status_of
+from tests.support.polling import until
+from tests.waiting.support import Clock, accept, asked, client_of, inbox, status_of
 
 BOB = Principal("bob", scopes=frozenset({"finance"}))
 EVE = Principal("eve", claims={"roles": ["finance"]})
@@ -47,7 +48,7 @@ async def test_a_member_of_the_group_answers(store: Store) -> None:
         assert (item.task_id, item.tool, item.owner, item.to) == (handle.id, "expense", "ada", ("finance",))
         assert item.question.message == "Approve 1240.0 €?"
         await inbox(server).answer(BOB, item.task_id, item.key, accept(value=True))
-        assert (await handle.result(timeout=20)).text == "True by bob"
+        assert (await handle.result(timeout=60)).text == "True by bob"
         assert (await inbox(server).list(BOB)).items == ()
 
 
@@ -86,7 +87,7 @@ async def test_a_person_is_asked_by_id(store: Store) -> None:
         with pytest.raises(TaskNotFound):
             await inbox(server).answer(member, handle.id, "sign", accept(value=True))
         await inbox(server).answer(Principal("bob"), handle.id, "sign", accept(value=True))
-        assert (await handle.result(timeout=20)).text == "signed by bob"
+        assert (await handle.result(timeout=60)).text == "signed by bob"
 
 
 async def test_a_caller_that_is_asked_as_a_person_answers(store: Store) -> None:
@@ -95,7 +96,7 @@ async def test_a_caller_that_is_asked_as_a_person_answers(store: Store) -> None:
         handle = await client.submit("sign", name="ada")
         (item,) = await asked(server, Principal("ada"))
         await inbox(server).answer(Principal("ada"), handle.id, item.key, accept(value=True))
-        assert (await handle.result(timeout=20)).text == "signed by ada"
+        assert (await handle.result(timeout=60)).text == "signed by ada"
 
 
 async def test_a_listener_hears_of_questions_to_the_person() -> None:
@@ -106,13 +107,12 @@ async def test_a_listener_hears_of_questions_to_the_person() -> None:
         client_of(server, "max") as max,
         bob.listen_inbox() as changes,
         max.listen_inbox() as others,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
-        await ada.submit("sign", name="bob")
-        async for change in changes:
-            assert (change.kind, change.item.people) == ("asked", ("bob",))
-            break
-        assert not others._stream._known
+        for name, heard in (("bob", changes), ("max", others)):  # Max hears first of what concerns him
+            await ada.submit("sign", name=name)
+            change = await anext(heard)
+            assert (change.kind, change.item.people) == ("asked", (name,))
 
 
 @pytest.mark.parametrize("principal", [MAX, Principal("ada", scopes=frozenset({"finance"})), Principal("")])
@@ -136,7 +136,7 @@ async def test_one_who_declines_decides(store: Store) -> None:
         handle = await client.submit("expense", amount=5.0)
         (item,) = await asked(server, EVE)
         await inbox(server).answer(EVE, item.task_id, item.key, {"action": "decline"})
-        assert (await handle.result(timeout=20)).text == "declined by eve"
+        assert (await handle.result(timeout=60)).text == "declined by eve"
 
 
 async def test_two_different_people_approve(store: Store) -> None:
@@ -154,7 +154,7 @@ async def test_two_different_people_approve(store: Store) -> None:
         (item,) = await asked(server, EVE)
         assert (item.approvals, item.answered) == (2, 1)
         await inbox(server).answer(EVE, item.task_id, item.key, accept(value=True))
-        assert (await handle.result(timeout=20)).text == "[True, True] by bob, eve"
+        assert (await handle.result(timeout=60)).text == "[True, True] by bob, eve"
 
 
 async def test_an_answer_that_does_not_fit_is_refused(store: Store) -> None:
@@ -166,7 +166,7 @@ async def test_an_answer_that_does_not_fit_is_refused(store: Store) -> None:
             with pytest.raises(InvalidParams):
                 await inbox(server).answer(BOB, item.task_id, item.key, response)
         await inbox(server).answer(BOB, item.task_id, item.key, accept(value=False))
-        assert (await handle.result(timeout=20)).text == "False by bob"
+        assert (await handle.result(timeout=60)).text == "False by bob"
 
 
 async def test_a_question_is_given_up_after_its_time(store: Store, clock: Clock) -> None:
@@ -176,7 +176,7 @@ async def test_a_question_is_given_up_after_its_time(store: Store, clock: Clock)
         (item,) = await asked(server, BOB)
         assert item.deadline == item.asked + 3 * 86_400_000
         clock.forward(days=3)
-        assert (await handle.result(timeout=20)).text == "withdrawn"
+        assert (await handle.result(timeout=60)).text == "withdrawn"
         with pytest.raises(TaskNotFound):
             await inbox(server).answer(BOB, item.task_id, item.key, accept(value=True))
 
@@ -192,10 +192,10 @@ async def test_those_who_can_answer_are_reminded(store: Store, clock: Clock) -> 
             async def reminded(times: int = day) -> bool:
                 return [item.reminded for item in (await inbox(server).list(BOB)).items] == [times]
 
-            await eventually(reminded)
+            await until(reminded)
         (item,) = await asked(server, BOB)
         await inbox(server).answer(BOB, item.task_id, item.key, accept(value=True))
-        assert (await handle.result(timeout=20)).text == "True by bob"
+        assert (await handle.result(timeout=60)).text == "True by bob"
 
 
 async def test_a_question_to_the_caller_has_a_deadline_too(store: Store, clock: Clock) -> None:
@@ -214,12 +214,12 @@ async def test_a_question_to_the_caller_has_a_deadline_too(store: Store, clock: 
         async def both_ask() -> bool:
             return [(await each.status()).status for each in (late, early)] == ["input_required"] * 2
 
-        await eventually(both_ask)
+        await until(both_ask)
         (key,) = (await early.status()).questions
         await early.answer({key: accept(value=True)})
-        assert (await early.result(timeout=20)).text == "True"
+        assert (await early.result(timeout=60)).text == "True"
         clock.forward(hours=1)
-        assert (await late.result(timeout=20)).text == "Nobody has answered in time: Sure?"
+        assert (await late.result(timeout=60)).text == "Nobody has answered in time: Sure?"
 
 
 @pytest.mark.parametrize("others", [[], [EVE]], ids=["one", "two"])
@@ -250,7 +250,7 @@ async def test_an_answer_counts_that_comes_while_the_task_runs(
         handle = await client.submit("expense")
         (item,) = await asked(server, BOB)
         clock.forward(days=1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await woken.wait()
         await inbox(server).answer(BOB, item.task_id, item.key, accept(value=True))
         goes_on.set()
@@ -260,7 +260,7 @@ async def test_an_answer_counts_that_comes_while_the_task_runs(
             assert (await inbox(server).list(BOB)).items == ()
             await inbox(server).answer(other, item.task_id, item.key, accept(value=True))
         people = ", ".join(each.id for each in [BOB, *others])
-        assert (await handle.result(timeout=20)).text == f"warned {people}"
+        assert (await handle.result(timeout=60)).text == f"warned {people}"
 
 
 @pytest.mark.parametrize("given", ["decline", "nothing"])
@@ -280,7 +280,7 @@ async def test_the_caller_never_sees_the_question(store: Store, clock: Clock, gi
             await inbox(server).answer(BOB, item.task_id, item.key, {"action": "decline"})
         else:
             clock.forward(days=1)
-        result = await handle.result(timeout=20, check=False)
+        result = await handle.result(timeout=60, check=False)
         seen += [result, await handle.status()]
     end = {"decline": "This was declined", "nothing": "Nobody has answered in time"}[given]
     assert result.text == f"{end}: the question to finance."
@@ -295,5 +295,5 @@ async def test_an_address_cannot_be_sent_to_others(store: Store) -> None:
         await ctx.elicit("Sign", url="https://example.org", to="finance")  # type: ignore[call-overload]
 
     async with client_of(server) as client:
-        result = await (await client.submit("sign")).result(timeout=20, check=False)
+        result = await (await client.submit("sign")).result(timeout=60, check=False)
     assert result.is_error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from antiphon import Context, DefinitionError, RetriesExhausted, Retry, Server
 from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.sqlite import SQLiteStore
-from tests.waiting.support import Clock, client_of, eventually, status_of
+from tests.support.polling import turns, until
+from tests.waiting.support import Clock, client_of, status_of
 
 
 class Unstable:
@@ -53,7 +53,7 @@ async def test_a_step_is_tried_again_after_short_waits(store: Store) -> None:
     service = Unstable(2)
     server = fetching(store, service, Retry(attempts=3, first=0.01, on=(OSError,)))
     async with client_of(server) as client:
-        assert (await (await client.submit("load")).result(timeout=20)).text == "page of a"
+        assert (await (await client.submit("load")).result(timeout=60)).text == "page of a"
     assert service.calls == 3
 
 
@@ -67,10 +67,10 @@ async def test_a_task_is_parked_between_attempts_that_are_far_apart(store: Store
             async def is_parked(count: int = minutes) -> bool:
                 return (service.calls, server.engine.tasks.running) == (count, 0)
 
-            await eventually(is_parked)
+            await until(is_parked)
             await status_of(handle, "Sleeping")
             clock.forward(minutes=minutes)
-        assert (await handle.result(timeout=20)).text == "page of a"
+        assert (await handle.result(timeout=60)).text == "page of a"
 
 
 async def test_after_the_last_attempt_the_step_has_failed_in_every_run(store: Store, clock: Clock) -> None:
@@ -91,7 +91,7 @@ async def test_after_the_last_attempt_the_step_has_failed_in_every_run(store: St
         handle = await client.submit("load")
         await status_of(handle, "Sleeping")
         clock.forward(hours=1)
-        assert (await handle.result(timeout=20)).text == "went on"
+        assert (await handle.result(timeout=60)).text == "went on"
     assert service.calls == 2
 
 
@@ -127,11 +127,11 @@ async def test_a_step_that_another_version_has_given_up_is_not_tried_again(
         async def has_given_up() -> bool:
             return undone == ["a"]
 
-        await eventually(has_given_up)
+        await until(has_given_up)
         await status_of(client.task(str(handle.id)), "Sleeping")
     async with client_of(version(attempts=5)) as client:
         clock.forward(hours=1)
-        assert (await client.task(str(handle.id)).result(timeout=20)).text == "undone"
+        assert (await client.task(str(handle.id)).result(timeout=60)).text == "undone"
     assert service.calls == 1
 
 
@@ -199,7 +199,7 @@ async def test_the_log_keeps_the_last_errors_of_many_attempts() -> None:
     server = fetching(store, service, Retry(attempts=100, first=0))
     async with client_of(server) as client:
         handle = await client.submit("load")
-        assert (await handle.result(timeout=20)).text == "page of a"
+        assert (await handle.result(timeout=60)).text == "page of a"
         entries = await store.read(handle.id)
     assert sum(len(str(entry.data)) for entry in entries) < 250_000
 
@@ -219,7 +219,7 @@ async def test_many_items_are_mapped_some_at_a_time(store: Store) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.001)
+        await until(lambda: most == 5)  # the first five wait for each other
         running -= 1
         return n * n
 
@@ -250,7 +250,7 @@ async def test_a_map_goes_on_where_it_stopped(store: Store, clock: Clock) -> Non
         handle = await client.submit("visits")
         await status_of(handle, "Sleeping")
         clock.forward(minutes=1)
-        assert (await handle.result(timeout=20)).data == list(range(20))
+        assert (await handle.result(timeout=60)).data == list(range(20))
     assert sorted(done) == sorted([*range(20), 7])
 
 
@@ -259,7 +259,7 @@ async def test_the_first_failure_of_a_map_stops_the_others(store: Store) -> None
 
     async def visit(n: int) -> int:
         begun.append(n)
-        await asyncio.sleep(0)
+        await turns()
         if n == 3:
             raise OSError("away")
         return n

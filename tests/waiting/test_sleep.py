@@ -9,7 +9,8 @@ import pytest
 
 from antiphon import Context, Failure, Server
 from antiphon.store.contract import Store
-from tests.waiting.support import Clock, client_of, status_of
+from tests.support.polling import until
+from tests.waiting.support import Clock, client_of, is_parked, look_for_due, status_of
 
 
 async def test_a_task_sleeps_for_a_day_without_a_worker(store: Store, clock: Clock) -> None:
@@ -28,10 +29,11 @@ async def test_a_task_sleeps_for_a_day_without_a_worker(store: Store, clock: Clo
         assert (await handle.status()).status == "working"
         assert server.engine.tasks.running == 0
         clock.forward(hours=23)
-        await asyncio.sleep(1.2)
+        await look_for_due(server)
+        assert await is_parked(store, handle)
         assert runs == 1
         clock.forward(hours=1)
-        assert (await handle.result(timeout=20)).text == "Monday"
+        assert (await handle.result(timeout=60)).text == "Monday"
     assert runs == 2
 
 
@@ -47,12 +49,15 @@ async def test_the_time_counts_from_the_first_run(store: Store, clock: Clock) ->
 
     async with client_of(server) as client:
         handle = await client.submit("twice")
-        await status_of(handle, "Sleeping")
+        first = await status_of(handle, "Sleeping")
+
+        async def sleeps_again() -> bool:
+            return await status_of(handle, "Sleeping") != first
+
         clock.forward(minutes=10)
-        await asyncio.sleep(1.2)
-        await status_of(handle, "Sleeping")
+        await until(sleeps_again)
         clock.forward(minutes=20)
-        assert (await handle.result(timeout=20)).text == "done"
+        assert (await handle.result(timeout=60)).text == "done"
 
 
 async def test_a_short_sleep_needs_no_task(store: Store) -> None:
@@ -93,7 +98,7 @@ async def test_a_call_becomes_a_task_when_it_has_to_sleep(store: Store, clock: C
         handle = await client.submit("day")
         await status_of(handle, "Sleeping")
         clock.forward(days=1)
-        assert (await handle.result(timeout=20)).text == "later"
+        assert (await handle.result(timeout=60)).text == "later"
 
 
 async def test_a_sleeping_task_is_cancelled_and_unwound(store: Store) -> None:
@@ -112,7 +117,7 @@ async def test_a_sleeping_task_is_cancelled_and_unwound(store: Store) -> None:
         await status_of(handle, "Sleeping")
         assert not ended.is_set()
         await handle.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await ended.wait()
 
 

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from antiphon import Context, Principal, Server
-from antiphon.cli.store.check import _check
+from antiphon.cli.store.check import check_scan
 from antiphon.store.postgres.database import Database
 from antiphon.store.scanning import open_scan
 from tests.waiting.people import PEOPLE
@@ -62,7 +62,7 @@ def shop(url: str) -> Server:
 
 async def problems(url: str) -> list[tuple[str, str]]:
     async with open_scan(url) as scan:
-        return (await _check(scan)).problems
+        return (await check_scan(scan)).problems
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 
 from antiphon import Context, Principal, Server
-from tests.waiting.support import accept, asked, client_of, eventually, inbox, status_of
+from tests.support.polling import until
+from tests.waiting.support import accept, asked, client_of, inbox, status_of
 
 BOB = Principal("bob", scopes=frozenset({"finance"}))
 MESSAGE = "The task waits for a server of the version that began it."
@@ -69,7 +70,7 @@ async def test_an_event_that_a_new_version_cannot_read_stops_the_run(tmp_path: P
         await new.send_event("shipped", "42")
         await status_of(client.task(str(handle.id)), MESSAGE)
     async with client_of(shop(tmp_path, Payment)) as client:
-        assert (await client.task(str(handle.id)).result(timeout=30)).text == "amount=5.0"
+        assert (await client.task(str(handle.id)).result(timeout=60)).text == "amount=5.0"
     assert refunds == []
 
 
@@ -90,7 +91,7 @@ async def test_an_event_that_never_fitted_is_the_same_failure_in_every_run(tmp_p
         await server.send_event("payment", "42", {"amount": "much"})
         await status_of(handle, "Waiting for the event 'shipped'")
         await server.send_event("shipped", "42")
-        assert "does not fit" in (await handle.result(timeout=30)).text
+        assert "does not fit" in (await handle.result(timeout=60)).text
 
 
 async def test_an_event_that_only_a_new_version_can_read_stops_the_run(tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ async def test_an_event_that_only_a_new_version_can_read_stops_the_run(tmp_path:
         await new.send_event("shipped", "42")
         await status_of(client.task(str(handle.id)), MESSAGE)
     async with client_of(version(DatedPayment)) as client:
-        assert (await client.task(str(handle.id)).result(timeout=30)).text == "refunded"
+        assert (await client.task(str(handle.id)).result(timeout=60)).text == "refunded"
     assert refunds == ["refund"]
 
 
@@ -138,7 +139,7 @@ async def test_an_answer_of_others_that_a_new_version_does_not_accept_stops_the_
         await status_of(client.task(str(handle.id)), MESSAGE)
         assert (await inbox(new).list(BOB)).items == ()
     async with client_of(shop(tmp_path, Literal["small", "large"])) as client:
-        assert (await client.task(str(handle.id)).result(timeout=30)).text == "large"
+        assert (await client.task(str(handle.id)).result(timeout=60)).text == "large"
     assert refunds == []
 
 
@@ -155,7 +156,7 @@ async def test_an_answer_of_others_that_no_run_has_used_is_asked_for_again(tmp_p
             items = (await inbox(new).list(BOB)).items
             return bool(items) and "does not fit" in items[0].question.message
 
-        await eventually(says_why)
+        await until(says_why)
         await client.task(str(handle.id)).cancel()
     assert refunds == []
 
@@ -176,11 +177,11 @@ async def test_an_answer_of_others_that_did_not_fit_is_not_used_by_a_version_tha
             items = (await inbox(old).list(BOB)).items
             return bool(items) and "does not fit" in items[0].question.message
 
-        await eventually(is_asked_again)
+        await until(is_asked_again)
         await inbox(old).answer(ann, item.task_id, item.key, accept(value="small"))
         await status_of(client.task(str(handle.id)), "Waiting for the event 'shipped'")
     again = shop(tmp_path, Literal["small", "large"])
     async with client_of(again) as client:
         await again.send_event("shipped", "42")
-        assert (await client.task(str(handle.id)).result(timeout=30)).text == "small"
+        assert (await client.task(str(handle.id)).result(timeout=60)).text == "small"
     assert refunds == []

@@ -10,7 +10,24 @@ from msgspec import UNSET
 
 from antiphon.errors import InvalidParams, MethodNotFound, UnsupportedVersion
 from antiphon.model.identity import Implementation
-from antiphon.model.request import AnswerQuestion
+from antiphon.model.request import (
+    AnswerQuestion,
+    CallTool,
+    Complete,
+    Discover,
+    GetPrompt,
+    Initialize,
+    Listen,
+    ListPrompts,
+    ListResources,
+    ListTemplates,
+    ListTools,
+    Ping,
+    ReadResource,
+    SetLogLevel,
+    Subscribe,
+    Unsubscribe,
+)
 from antiphon.wire import jsonrpc
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Dialect, Negotiated
@@ -85,14 +102,10 @@ CHOICES: list[tuple[str, Frame, str | None, Negotiated | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("given", "header", "negotiated", "expected"),
-    [pytest.param(*choice[1:], id=choice[0]) for choice in CHOICES],
-)
-def test_the_choice_of_a_dialect(
-    given: Frame, header: str | None, negotiated: Negotiated | None, expected: str
-) -> None:
-    assert dialects.choose(given, header, negotiated).version == expected
+def test_the_choice_of_a_dialect(subtests: pytest.Subtests) -> None:
+    for name, given, header, negotiated, expected in CHOICES:
+        with subtests.test(name):
+            assert dialects.choose(given, header, negotiated).version == expected
 
 
 @pytest.mark.parametrize(
@@ -121,66 +134,52 @@ def test_the_newest_version_is_offered_first() -> None:
     assert (MODERN, LEGACY, *OLDER) == VERSIONS.advertised
 
 
-EVERYWHERE = {
-    "tools/call": {"name": "t"},
-    "tools/list": {},
-    "resources/list": {},
-    "resources/templates/list": {},
-    "resources/read": {"uri": "u:"},
-    "prompts/list": {},
-    "prompts/get": {"name": "p"},
-    "completion/complete": {
-        "ref": {"type": "ref/prompt", "name": "p"},
-        "argument": {"name": "a", "value": ""},
-    },
+EVERYWHERE: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "tools/call": (CallTool, {"name": "t"}),
+    "tools/list": (ListTools, {}),
+    "resources/list": (ListResources, {}),
+    "resources/templates/list": (ListTemplates, {}),
+    "resources/read": (ReadResource, {"uri": "u:"}),
+    "prompts/list": (ListPrompts, {}),
+    "prompts/get": (GetPrompt, {"name": "p"}),
+    "completion/complete": (
+        Complete,
+        {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
+    ),
 }
-SESSIONS_ONLY = {
-    "initialize": {
-        "protocolVersion": LEGACY,
-        "capabilities": {},
-        "clientInfo": {"name": "c", "version": "1"},
-    },
-    "ping": {},
-    "logging/setLevel": {"level": "info"},
-    "resources/subscribe": {"uri": "u:"},
-    "resources/unsubscribe": {"uri": "u:"},
+SESSIONS_ONLY: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "initialize": (
+        Initialize,
+        {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}},
+    ),
+    "ping": (Ping, {}),
+    "logging/setLevel": (SetLogLevel, {"level": "info"}),
+    "resources/subscribe": (Subscribe, {"uri": "u:"}),
+    "resources/unsubscribe": (Unsubscribe, {"uri": "u:"}),
 }
-MODERN_ONLY = {"server/discover": {}, "subscriptions/listen": {"notifications": {}}}
+MODERN_ONLY: dict[str, tuple[type[Any], dict[str, Any]]] = {
+    "server/discover": (Discover, {}),
+    "subscriptions/listen": (Listen, {"notifications": {}}),
+}
 NOWHERE = ["", "unknown/method", "notifications/initialized", "tools/none", "roots/list", "TOOLS/LIST"]
 
 LEGACY_DIALECTS: list[Dialect] = [dialects.negotiate(version) for version in (LEGACY, *OLDER, DRAFT)]
 EVERY_DIALECT = [dialects["2026-07-28"], *LEGACY_DIALECTS]
-GATE = [
-    *((dialect, method, params, True) for dialect in EVERY_DIALECT for method, params in EVERYWHERE.items()),
-    *(
-        (dialect, method, params, True)
-        for dialect in LEGACY_DIALECTS
-        for method, params in SESSIONS_ONLY.items()
-    ),
-    *((dialects["2026-07-28"], method, params, False) for method, params in SESSIONS_ONLY.items()),
-    *((dialects["2026-07-28"], method, params, True) for method, params in MODERN_ONLY.items()),
-    *(
-        (dialect, method, params, False)
-        for dialect in LEGACY_DIALECTS
-        for method, params in MODERN_ONLY.items()
-    ),
-    *((dialect, method, {}, False) for dialect in EVERY_DIALECT for method in NOWHERE),
-]
 
 
-@pytest.mark.parametrize(
-    ("dialect", "method", "params", "exists"),
-    [pytest.param(*row, id=f"{row[0].version}-{row[1]}") for row in GATE],
-)
-def test_which_version_has_which_method(
-    dialect: Dialect, method: str, params: dict[str, Any], exists: bool
-) -> None:
-    if exists:
-        assert type(dialect.parse(frame(method, **params))) is dialect.methods[method]
-    else:
-        with pytest.raises(MethodNotFound) as caught:
-            dialect.parse(frame(method, **params))
-        assert (caught.value.code, caught.value.status) == (-32601, 404)
+def test_which_version_has_which_method(subtests: pytest.Subtests) -> None:
+    for dialect in EVERY_DIALECT:
+        own, others = SESSIONS_ONLY, MODERN_ONLY
+        if dialect.version == MODERN:
+            own, others = others, own
+        for method, (kind, params) in {**EVERYWHERE, **own}.items():
+            with subtests.test(method, version=dialect.version):
+                assert type(dialect.parse(frame(method, **params))) is kind
+        for method in [*others, *NOWHERE]:
+            with subtests.test(method, version=dialect.version):
+                with pytest.raises(MethodNotFound) as caught:
+                    dialect.parse(frame(method, **others.get(method, (None, {}))[1]))
+                assert (caught.value.code, caught.value.status) == (-32601, 404)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +200,12 @@ def test_which_version_has_which_method(
     ],
     ids=repr,
 )
-@pytest.mark.parametrize("dialect", EVERY_DIALECT, ids=lambda dialect: dialect.version)
-def test_params_of_the_wrong_shape_are_invalid(dialect: Dialect, method: str, params: Any) -> None:
-    with pytest.raises(InvalidParams) as caught:
-        dialect.parse(_frame(method, params))
-    assert method in caught.value.message
+def test_params_of_the_wrong_shape_are_invalid(method: str, params: Any, subtests: pytest.Subtests) -> None:
+    for dialect in EVERY_DIALECT:
+        with subtests.test(version=dialect.version):
+            with pytest.raises(InvalidParams) as caught:
+                dialect.parse(_frame(method, params))
+            assert method in caught.value.message
 
 
 def test_arguments_may_be_missing() -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.model.task import ANSWERED_IN, HELD, EntryKind, EntryRanges, Task, answer_entry, others_entry
 
-__all__ = ["TaskHistory"]
+__all__ = ["TaskHistory", "forget_failures"]
 
 
 _GIVEN_UP, _DEADLINE, _ATTEMPTS = "unanswered:", "within:", "tried:"
@@ -103,7 +103,7 @@ class TaskHistory:
         self.version += 1
         self.journal.update(data.get("journal", {}))
         if data.get("retry"):
-            _forget_failures(self.journal)
+            forget_failures(self.journal)
         if kind == "created":
             self.created = data
             self.task = msgspec.convert(data["task"], Task)
@@ -224,7 +224,7 @@ class TaskHistory:
         self._losses, self._reports = [], []
 
 
-def _forget_failures(journal: dict[str, Any]) -> None:
+def forget_failures(journal: dict[str, Any]) -> None:
     """Remove the waits that were given up and the steps without an attempt left that made the task fail.
 
     If the function itself went on after one, it has handled that one, and takes the same path again.

@@ -275,7 +275,7 @@ async def test_a_task_without_another_attempt_runs_again_if_its_worker_reports_a
 async def test_a_run_that_ends_because_the_store_stays_away_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(claimed_task, "_STORE_OUTAGE_SECONDS", -1.0)
+    monkeypatch.setattr(claimed_task, "STORE_OUTAGE_SECONDS", -1.0)
     surviving = Surviving()
     async with AsyncExitStack() as stack:
         await surviving.memory.open()

@@ -85,7 +85,7 @@ async def test_a_claimed_task_without_a_log_is_ignored() -> None:
 async def test_a_task_whose_outcome_cannot_be_written_is_left_to_another_worker(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(claimed_task_module, "_STORE_OUTAGE_SECONDS", -1.0)
+    monkeypatch.setattr(claimed_task_module, "STORE_OUTAGE_SECONDS", -1.0)
     store = await open_faulty_store()
     mine = worker(store)
     store.instead("append", StoreUnavailable("It is away."))

@@ -12,7 +12,7 @@ from antiphon.printable import printable
 from antiphon.runtime.tasks.task_check import problems_of
 from antiphon.store.scanning import Scan, open_scan
 
-__all__ = ["check"]
+__all__ = ["check", "check_scan"]
 
 _MAX_PROBLEMS = 1000
 """How many problems are kept and printed. A store with more needs a backup and not a list."""
@@ -49,7 +49,7 @@ def check(url: str, *, as_json: bool) -> int:
 
     async def work() -> _Findings:
         async with scan as opened:
-            return await _check(opened)
+            return await check_scan(opened)
 
     found = run_async(work())
     if as_json:
@@ -70,7 +70,8 @@ def check(url: str, *, as_json: bool) -> int:
     return FAILED
 
 
-async def _check(scan: Scan) -> _Findings:
+async def check_scan(scan: Scan) -> _Findings:
+    """Read a whole store, and return what is wrong with it."""
     found = _Findings()
     for text in await scan.damages():
         found.add("", f"The database is damaged: {text}.")

@@ -41,21 +41,21 @@ class StoreTasks:
     target = None
 
     def __init__(self, url: str) -> None:
-        self._store = named_store(url)
-        self._relay = Relay("")
-        self._feed = InboxFeed(self._relay)
+        self.store = named_store(url)
+        self.relay = Relay("")
+        self._feed = InboxFeed(self.relay)
 
     async def __aenter__(self) -> StoreTasks:
-        await open_named_store(self._store)
-        await self._relay.open(self._store)
-        self._service = operating_service(self._store, self._relay, self._feed)
+        await open_named_store(self.store)
+        await self.relay.open(self.store)
+        self.service = operating_service(self.store, self.relay, self._feed)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._relay.close()
-        await self._store.close()
+        await self.relay.close()
+        await self.store.close()
 
     async def list(self, limit: int, filter: TaskFilter, principal: str | None) -> Sequence[TaskView]:
         """Return tasks that match a filter, newest first, of all principals or of one."""
@@ -63,7 +63,7 @@ class StoreTasks:
         cursor: str | None = None
         while len(found) < limit:
             wanted = min(limit - len(found), PAGE_SIZE)
-            page = await self._store.list(principal, cursor=cursor, limit=wanted, filter=filter)
+            page = await self.store.list(principal, cursor=cursor, limit=wanted, filter=filter)
             found += map(TaskView.from_record, page.records)
             cursor = page.cursor
             if cursor is None:
@@ -72,18 +72,18 @@ class StoreTasks:
 
     async def show(self, id: str) -> tuple[TaskView, Sequence[Entry]]:
         """Return a task and its whole log."""
-        record = await self._record(id)
+        record = await self.record(id)
         log: list[Entry] = []
-        while more := await self._store.read(id, after=len(log)):
+        while more := await self.store.read(id, after=len(log)):
             log += more
         return await self._view(record), log
 
     async def follow(self, id: str) -> AsyncIterator[TaskView]:
         """Yield a task, then each visible change until the task ends."""
-        record = await self._record(id)
+        record = await self.record(id)
         before: Any = None
-        async for _ in self._service.follow(id, Principal(record.principal)):
-            task = await self._view(await self._record(id))
+        async for _ in self.service.follow(id, Principal(record.principal)):
+            task = await self._view(await self.record(id))
             visible = (task.status, task.message, tuple(task.questions))
             if visible != before:
                 before = visible
@@ -95,9 +95,9 @@ class StoreTasks:
         The questions to its principal are answered as the principal, and those to others as the operator. The
         log names the operator in both cases.
         """
-        record = await self._record(id)
+        record = await self.record(id)
         task, operator = TaskView.from_record(record), Principal(f"{OPERATOR_PREFIX}{operator_name()}")
-        inbox = Inbox(self._store, self._feed, server=record.server, for_operator=True)
+        inbox = Inbox(self.store, self._feed, server=record.server, for_operator=True)
         others = {asked.key: asked.question for asked in await inbox.questions_of(operator, id, ())}
         questions: dict[str, Question] = {**task.questions, **others}
         if not questions and task.asks_others and is_same_person(operator.id, record.principal):
@@ -116,7 +116,7 @@ class StoreTasks:
         responses = await answer_questions(handler, questions, key)
         own = {name: response for name, response in responses.items() if name not in others}
         if own:
-            await self._service.answer(id, Principal(record.principal), own, by=operator.id)
+            await self.service.answer(id, Principal(record.principal), own, by=operator.id)
         for name in responses.keys() - own.keys():
             await inbox.answer(operator, id, name, responses[name])
         return list(responses)
@@ -129,7 +129,7 @@ class StoreTasks:
             server = await self._only_server()
         try:
             is_new = await send_event(
-                self._store,
+                self.store,
                 server,
                 name,
                 key,
@@ -144,7 +144,7 @@ class StoreTasks:
 
     async def _only_server(self) -> str:
         """Return the server of the newest tasks, if it is the same for all. Raises `CommandError`."""
-        page = await self._store.list(None, limit=PAGE_SIZE)
+        page = await self.store.list(None, limit=PAGE_SIZE)
         names = sorted({record.server for record in page.records if record.server})
         if len(names) == 1:
             return names[0]
@@ -153,16 +153,16 @@ class StoreTasks:
 
     async def cancel(self, id: str) -> str:
         """Cancel a task as its principal. Return its status afterwards."""
-        record = await self._record(id)
+        record = await self.record(id)
         with contextlib.suppress(TaskEnded):
-            await self._service.cancel(id, Principal(record.principal))
-        return TaskView.from_record(await self._record(id)).status
+            await self.service.cancel(id, Principal(record.principal))
+        return TaskView.from_record(await self.record(id)).status
 
     async def retry(self, id: str) -> TaskView:
         """Queue a failed task again, or go on for a cancelled one. Return the task that runs."""
-        record = await self._record(id)
+        record = await self.record(id)
         try:
-            task = await self._service.retry(id, Principal(record.principal))
+            task = await self.service.retry(id, Principal(record.principal))
         except TaskNotFound:
             raise
         except InvalidParams as error:
@@ -170,25 +170,26 @@ class StoreTasks:
             raise CommandError(
                 str(error) if status == "cancelled" else f"{error} Its status is {status}."
             ) from None
-        return TaskView.from_record(await self._record(task.id))
+        return TaskView.from_record(await self.record(task.id))
 
     async def remove_expired(self) -> int:
         """Remove the expired tasks. Return how many there were.
 
         A task that waits for an answer is cancelled first, and stays until a worker has unwound its function.
         """
-        await end_overdue(self._store, lambda _: None, publish=self._feed.publish)
+        await end_overdue(self.store, lambda _: None, publish=self._feed.publish)
         count = 0
-        while removed := await self._store.expire():
+        while removed := await self.store.expire():
             count += len(removed)
         return count
 
-    async def _view(self, record: Record) -> TaskView:
-        """Return a task with its whole result: the log holds a streamed result as segments."""
-        return TaskView.from_record(record, await self._service.with_content(task_of(record)))
-
-    async def _record(self, id: str) -> Record:
-        record = await self._store.get(id)
+    async def record(self, id: str) -> Record:
+        """Return the record of a task. Raises `TaskNotFound`."""
+        record = await self.store.get(id)
         if record is None:
             raise TaskNotFound(f"There is no task {id} in this store. It may have expired.")
         return record
+
+    async def _view(self, record: Record) -> TaskView:
+        """Return a task with its whole result: the log holds a streamed result as segments."""
+        return TaskView.from_record(record, await self.service.with_content(task_of(record)))

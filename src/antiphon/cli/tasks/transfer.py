@@ -27,7 +27,7 @@ from antiphon.runtime.tasks.records import server_of_tags
 from antiphon.store.contract import Entry, KeptEvent, Record, Store, TaskFilter
 from antiphon.store.private_files import open_private_file
 
-__all__ = ["export_tasks", "import_tasks"]
+__all__ = ["export_tasks", "import_tasks", "read_export", "write_export"]
 
 EXPORT_FORMAT = 1
 """The format of the lines. A reader refuses other formats."""
@@ -108,7 +108,7 @@ def export_tasks(url: str, filter: TaskFilter, principal: str | None, output: Pa
     """Write tasks of a store, and the counts to the standard error. Return the exit code."""
     with ExitStack() as stack:
         sink = sys.stdout.buffer if output is None else stack.enter_context(_create(output))
-        done = run_async(_export(url, filter, principal, sink))
+        done = run_async(write_export(url, filter, principal, sink))
     what = _tasks(done.tasks) + (f" and {_events(done.events)}" if done.events else "")
     _report(f"Exported {what}{'' if output is None else f' to {output}'}.")
     if done.unfinished:
@@ -130,7 +130,8 @@ def export_tasks(url: str, filter: TaskFilter, principal: str | None, output: Pa
     return 0
 
 
-async def _export(url: str, filter: TaskFilter, principal: str | None, sink: BinaryIO) -> _Exported:
+async def write_export(url: str, filter: TaskFilter, principal: str | None, sink: BinaryIO) -> _Exported:
+    """Write the tasks of a store that match, and return their counts."""
     done = _Exported()
     async with opened_store(url) as store:
         async for record, log in _read_tasks(store, filter, principal, done.unreadable):
@@ -192,7 +193,7 @@ def import_tasks(url: str, file: str, *, as_json: bool) -> int:
     """Add the tasks of a file to a store, and print the counts. Return the exit code."""
     with ExitStack() as stack:
         source = sys.stdin.buffer if file == "-" else stack.enter_context(_open(file))
-        done, is_complete = run_async(_import(url, source))
+        done, is_complete = run_async(read_export(url, source))
     if as_json:
         counts = {"imported": done.tasks, "present": done.present, "updated": done.updated}
         found = {"events": done.events, "differing": done.differing, "complete": is_complete}
@@ -212,7 +213,8 @@ def import_tasks(url: str, file: str, *, as_json: bool) -> int:
     return FAILED if done.differing or not is_complete else 0
 
 
-async def _import(url: str, source: BinaryIO) -> tuple[_Imported, bool]:
+async def read_export(url: str, source: BinaryIO) -> tuple[_Imported, bool]:
+    """Add the tasks of a file to a store; return their counts, and whether the file is complete."""
     done = _Imported()
     is_complete = False
     async with opened_store(url, create=True) as store:

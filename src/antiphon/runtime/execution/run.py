@@ -47,7 +47,7 @@ _ANSWER_PREFIX = answer_entry("")
 _REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
 
-_STORE_OUTAGE_SECONDS = 600.0
+STORE_OUTAGE_SECONDS = 600.0
 """How long a run waits for a store that does not respond.
 
 Not a setting: as long as the writes of a task wait, which know the lease.
@@ -59,7 +59,7 @@ _in_own_thread: contextvars.ContextVar[bool] = contextvars.ContextVar("antiphon_
 
 async def outlast(operation: Callable[[], Awaitable[T]]) -> T:
     """Return what an operation of a store returns, which is tried again while the store is away."""
-    backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
+    backoff = Backoff(timeout=STORE_OUTAGE_SECONDS)
     while True:
         try:
             return await operation()

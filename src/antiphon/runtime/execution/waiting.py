@@ -56,7 +56,7 @@ Duration: TypeAlias = float | timedelta
 Recipient: TypeAlias = str | Principal
 """Who can answer a question: the members of a group or scope, by its name, or one principal, by its id."""
 
-_LONGEST_PAUSE_MS = 2000
+LONGEST_PAUSE_MS = 2000
 """The longest wait for which the function stays in memory. A task that waits longer is parked."""
 _FIRST_LOOK_MS = 500
 """When a task looks for an event again that may have been sent while the task was being parked.
@@ -128,7 +128,7 @@ async def pause(run: Run, entry: str, until: int) -> None:
     left = until - now_of(run)
     if left <= 0:
         await run.yield_in_replay()
-    elif left <= _LONGEST_PAUSE_MS or _waits_in_process(run):
+    elif left <= LONGEST_PAUSE_MS or _waits_in_process(run):
         with run.activity:
             await asyncio.sleep(left / 1000)
     else:

@@ -26,7 +26,7 @@ _COUNT_INTERVAL_TASKS = 100
 """How many tasks a process creates at most before it knows again how many wait in the store."""
 _COUNT_EARLY_TASKS = 50
 """How many tasks a process creates before it asks the store again how many wait."""
-_COUNT_BYTES_SECONDS = 1.0
+COUNT_BYTES_SECONDS = 1.0
 """How old a count of bytes may be: tasks that run write too, and other processes do."""
 _NEAR_PART = 0.875
 """From which part of a limit of bytes on the store is asked each time."""
@@ -112,7 +112,7 @@ class _Estimate:
             return True
         if self.is_bytes:
             age = time.monotonic() - self._counted_at
-            return age >= (2 * _COUNT_BYTES_SECONDS if self._counting else _COUNT_BYTES_SECONDS)
+            return age >= (2 * COUNT_BYTES_SECONDS if self._counting else COUNT_BYTES_SECONDS)
         since = self._created - self._since
         return since >= (_COUNT_INTERVAL_TASKS if self._counting else _COUNT_EARLY_TASKS)
 

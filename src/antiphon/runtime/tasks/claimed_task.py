@@ -42,7 +42,7 @@ __all__ = ["ClaimedTask"]
 
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
-_STORE_OUTAGE_SECONDS = 600.0
+STORE_OUTAGE_SECONDS = 600.0
 """How long a run waits for a store that does not respond, before another worker may take it over.
 
 Not a setting: the lease decides when another worker takes over; this only bounds a run that cannot.
@@ -52,7 +52,7 @@ _FATE_SECONDS = 2.0
 _MAX_NOTED_MISMATCHES = 6
 """How many times the log says that a worker of another version gave the task back. From then on, the delays
 are the same."""
-_PENDING_WRITE_WAIT_SECONDS = 0.05
+PENDING_WRITE_WAIT_SECONDS = 0.05
 """How long a request for a task waits for a change of the task that is being written.
 
 Not a setting: it saves callers a second poll of a quick task, and is shorter than any poll interval.
@@ -332,7 +332,7 @@ class ClaimedTask:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Task | None] = loop.create_future()
         self._waiting.append(future)
-        timer = loop.call_later(_PENDING_WRITE_WAIT_SECONDS, _set, future, None)
+        timer = loop.call_later(PENDING_WRITE_WAIT_SECONDS, _set, future, None)
         try:
             return await future
         finally:
@@ -359,7 +359,7 @@ class ClaimedTask:
             except StoreUnavailable as error:
                 # The run waits. The lease may still be valid when the store responds again, and the store
                 # may have written the entry before it failed.
-                backoff = backoff or Backoff(timeout=_STORE_OUTAGE_SECONDS)
+                backoff = backoff or Backoff(timeout=STORE_OUTAGE_SECONDS)
                 await backoff.wait(error)
         raise LeaseLost(f"Cannot write to task {self.task.id}: other processes keep writing to it.")
 
@@ -438,7 +438,7 @@ class ClaimedTask:
 
         `is_complete` is whether the function has cleaned up without an error.
         """
-        data, backoff = self._signed({"unwound": is_complete}), Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        data, backoff = self._signed({"unwound": is_complete}), Backoff(timeout=STORE_OUTAGE_SECONDS)
         async with self._lock:
             while True:
                 try:
@@ -468,7 +468,7 @@ class ClaimedTask:
                 await self._reload()
 
     async def _confirm(self) -> None:
-        backoff = Backoff(timeout=_STORE_OUTAGE_SECONDS)
+        backoff = Backoff(timeout=STORE_OUTAGE_SECONDS)
         while self.stopped is None:
             since = lease_clock()
             try:

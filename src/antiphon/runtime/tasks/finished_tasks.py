@@ -12,11 +12,11 @@ from antiphon.runtime.tasks.clocks import now_ms
 
 __all__ = ["FinishedTasks"]
 
-_MAX_TASKS = 1000
+MAX_TASKS = 1000
 """How many tasks the cache holds."""
-_MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024
 """How many bytes the cache holds."""
-_MAX_TASK_BYTES = _MAX_BYTES // 16
+_MAX_TASK_BYTES = MAX_BYTES // 16
 """The size of the largest task that is cached."""
 
 _encode = msgspec.json.Encoder().encode
@@ -39,7 +39,7 @@ class FinishedTasks:
             return
         self._tasks[task.id] = (principal, None if task.ttl is None else task.created + task.ttl, text)
         self._bytes += len(text)
-        while len(self._tasks) > _MAX_TASKS or self._bytes > _MAX_BYTES:
+        while len(self._tasks) > MAX_TASKS or self._bytes > MAX_BYTES:
             self.evict(next(iter(self._tasks)))
 
     def find(self, id: str, principal: str) -> Task | None:

@@ -46,7 +46,7 @@ _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
 _MAX_AUDIENCES = 1000
 """For how many names a principal can answer."""
-_MAX_UNFIT_ANSWERS = 20
+MAX_UNFIT_ANSWERS = 20
 """How many answers to one question a principal can give that the task refuses. Each runs the task."""
 _PAGE_TASKS = 100
 """How many tasks are read for one page of questions."""
@@ -130,7 +130,7 @@ class Inbox:
                     return
                 raise TaskNotFound(_NOT_FOUND_MESSAGE)
             record, task, wait = found
-            if wait.unfit.get(principal.id, 0) >= _MAX_UNFIT_ANSWERS:
+            if wait.unfit.get(principal.id, 0) >= MAX_UNFIT_ANSWERS:
                 raise InvalidParams(
                     "Too many of your answers did not fit the question: somebody else has to answer."
                 )

@@ -80,7 +80,7 @@ class InboxFeed:
         if changed:
             names = sorted({name for wait in changed for name in wait.to})
             people = sorted({id for wait in changed for id in wait.people})
-            self._deliver(after.id, names, people)
+            self.deliver(after.id, names, people)
             self._relay.publish_soon(INBOX_CHANGES, [after.id, names, people])
 
     @contextmanager
@@ -112,13 +112,14 @@ class InboxFeed:
         """Accept listeners again, when the server starts again."""
         self._closed = False
 
-    def _receive(self, data: Any) -> None:
-        task_id, names, people = data
-        self._deliver(task_id, names, people)
-
-    def _deliver(self, task_id: str, names: Collection[str], people: Collection[str]) -> None:
+    def deliver(self, task_id: str, names: Collection[str], people: Collection[str]) -> None:
+        """Tell the listeners of this process of a task that has changed."""
         for listener in self._listeners:
             listener.deliver(task_id, names, people)
+
+    def _receive(self, data: Any) -> None:
+        task_id, names, people = data
+        self.deliver(task_id, names, people)
 
 
 def _changed_questions(task: Task, other: Task) -> Iterator[Wait]:

@@ -25,14 +25,14 @@ __all__ = ["INBOX_REQUESTS", "InboxHandlers"]
 
 INBOX_REQUESTS: frozenset[type[Any]] = frozenset((ListInbox, AnswerInbox, ListenInbox))
 
-_LIST_AGAIN_SECONDS = 30.0
+LIST_AGAIN_SECONDS = 30.0
 """How often a listener reads all questions, and asks again in which groups the principal is, busy or not.
 
 Not a setting: it only matters if messages of other processes are lost, or if somebody leaves a group.
 """
 _STORE_RETRY_SECONDS = 1.0
 """How long a listener pauses after the store did not respond."""
-_MAX_SHOWN = 1000
+MAX_SHOWN = 1000
 """Of how many open questions a listener is told. The list has them all."""
 _SHOWN_BYTES = 400
 """The memory of a question that a listener was told of, about."""
@@ -88,7 +88,7 @@ class _Listening:
         """Tell the listener of questions until the server stops, or the caller must authenticate again."""
         await self._retrying(self._show_all)
         await self._call.caller.notify(InboxNews("current"))
-        list_at = time.monotonic() + _LIST_AGAIN_SECONDS
+        list_at = time.monotonic() + LIST_AGAIN_SECONDS
         while True:
             changed = await self._listener.changed(max(list_at - time.monotonic(), 0.0))
             if self._listener.is_closed:
@@ -97,7 +97,7 @@ class _Listening:
                 # The groups of a principal may have changed.
                 self._listener.names = await self._inbox.names(self._call.principal)
                 await self._retrying(self._show_all)
-                list_at = time.monotonic() + _LIST_AGAIN_SECONDS
+                list_at = time.monotonic() + LIST_AGAIN_SECONDS
             for id in changed or ():  # also after a list, which has no task that runs at the moment
                 await self._retrying(self._show_task, id)
 
@@ -118,7 +118,7 @@ class _Listening:
                 not_listed.discard((item.task_id, item.key))
                 await self._show(item)
             cursor = page.next_cursor
-            if cursor is None or len(self._shown) >= _MAX_SHOWN:
+            if cursor is None or len(self._shown) >= MAX_SHOWN:
                 break
         for id in {task_id for task_id, _ in not_listed}:
             await self._show_task(id)  # a task that runs at the moment is not listed, and may still ask
@@ -142,7 +142,7 @@ class _Listening:
             return
         kind: NewsKind = "changed"
         if before is None:
-            if len(self._shown) >= _MAX_SHOWN or not self._account.try_reserve(_SHOWN_BYTES):
+            if len(self._shown) >= MAX_SHOWN or not self._account.try_reserve(_SHOWN_BYTES):
                 return
             kind = "asked"
         elif item.reminded > before[0]:

@@ -75,7 +75,8 @@ class TaskLifecycle:
         self._claims = claims
         self._relay = relay
         self._budget = budget
-        self._feed = InboxFeed(relay)
+        self.feed = InboxFeed(relay)
+        """Those who listen for questions."""
         relay.subscribe(CANCELLED_TASKS, self._cancel_task)
         relay.subscribe(RETRIED_TASKS, self._forget_task)
         relay.subscribe(ROLL_CALLS, self._report_worker)
@@ -91,6 +92,8 @@ class TaskLifecycle:
         self._probe: asyncio.Task[None] | None = None
         self._responds = True
         self._worker: Worker | None = None
+        self.service: TaskService | None = None
+        """The tasks, for those who may see them; `None` while the server does not run."""
         self.tools: Collection[str] | None = None
         """The tools whose tasks run in this process; `None` for all of them."""
         self.run_tasks = True
@@ -129,13 +132,13 @@ class TaskLifecycle:
             tools=self._claimed_tools,
             claims=self.run_tasks,
             server=self._server,
-            feed=self._feed,
+            feed=self.feed,
         )
-        self._feed.reopen()
+        self.feed.reopen()
         await self._relay.open(self._store)
         self._worker.start()
         self._started_at = now_ms()
-        service = TaskService(
+        self.service = TaskService(
             self._store,
             self._worker,
             self.limits,
@@ -143,9 +146,9 @@ class TaskLifecycle:
             server=self._server,
             has_tool=self._has_tool,
             claims=self._claims,
-            feed=self._feed,
+            feed=self.feed,
         )
-        return TaskHandlers(service, InboxHandlers(self.inbox, self._feed, self._budget))
+        return TaskHandlers(self.service, InboxHandlers(self.inbox, self.feed, self._budget))
 
     async def check_times(self) -> None:
         """Wake and end the tasks whose time has come; raises `StoreUnavailable`."""
@@ -154,7 +157,7 @@ class TaskLifecycle:
 
     def end_listeners(self) -> None:
         """End the streams of those who listen for questions, because the server is about to stop."""
-        self._feed.close()
+        self.feed.close()
 
     def stop_claiming(self) -> None:
         """Claim no more tasks, because the server is about to stop. Running tasks continue."""
@@ -170,7 +173,7 @@ class TaskLifecycle:
             self._probe.cancel()
         if self._store is not None:
             await self._store.close()
-        self._worker = self._store = None
+        self._worker = self._store = self.service = None
 
     async def store_responds(self) -> bool | None:
         """Return whether the store can be written and read; `None` without a store."""
@@ -210,7 +213,7 @@ class TaskLifecycle:
         """The questions of tasks to others than their callers; raises `NotFound` without a store."""
         if self._store is None:
             raise NotFound("This server has no tasks.")
-        return Inbox(self._store, self._feed, server=self._server, audiences=self.audiences)
+        return Inbox(self._store, self.feed, server=self._server, audiences=self.audiences)
 
     async def metrics(self, telemetry: Telemetry) -> str:
         """Return metrics about calls, memory, tasks and the store, in the text format of Prometheus."""

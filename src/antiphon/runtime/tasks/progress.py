@@ -23,12 +23,12 @@ __all__ = ["ProgressWriter", "log_message"]
 
 logger = logging.getLogger("antiphon.tasks")
 
-_FIRST_WRITE_SECONDS = 0.1
+FIRST_WRITE_SECONDS = 0.1
 """How long the first report waits: a quick task need not write it, and a replay reports much at once.
 
 Not a setting: it is shorter than any poll interval.
 """
-_WRITE_INTERVAL_SECONDS = 1.0
+WRITE_INTERVAL_SECONDS = 1.0
 """How long to wait between two writes.
 
 Not a setting: people read the message, and clients poll about once a second.
@@ -67,7 +67,7 @@ class ProgressWriter:
         self._latest = TaskProgress(progress, finite(message.total), _storable(message.message))
         self._unwritten = True
         if self._timer is None and self._writing is None and not self._is_closed:
-            self._schedule(_FIRST_WRITE_SECONDS)
+            self._schedule(FIRST_WRITE_SECONDS)
 
     def close(self) -> dict[str, Any] | None:
         """Stop writing; return the last report as JSON, for the log, or `None` if there was none."""
@@ -94,7 +94,7 @@ class ProgressWriter:
         finally:
             self._writing = None
         if not self._is_closed:
-            self._schedule(_WRITE_INTERVAL_SECONDS)
+            self._schedule(WRITE_INTERVAL_SECONDS)
 
 
 def _storable(message: str | None) -> str | None:

@@ -67,7 +67,7 @@ __all__ = ["NOT_FOUND_MESSAGE", "TaskService", "result_of"]
 NOT_FOUND_MESSAGE = "Failed to retrieve task: Task not found"
 _MAX_WRITE_ATTEMPTS = 20
 """How often a write is attempted while other processes write to the same task."""
-_MAX_ENTRIES_BEFORE_PROBLEMS = 10_000
+MAX_ENTRIES_BEFORE_PROBLEMS = 10_000
 """How long a log may be for answers that do not fit to be recorded: nothing else bounds how many come."""
 _FIRST_SEGMENTS_WAIT_SECONDS = 0.05
 """How long a stream waits for first segments before it reports that the task is running."""
@@ -487,7 +487,7 @@ class TaskService:
             if new_entry is None:
                 return task
             kind, data = new_entry
-            if kind == "answered" and not data["responses"] and record.version > _MAX_ENTRIES_BEFORE_PROBLEMS:
+            if kind == "answered" and not data["responses"] and record.version > MAX_ENTRIES_BEFORE_PROBLEMS:
                 raise InvalidParams(
                     f"Task {id} got too many answers that do not fit: cancel it, or answer it."
                 )

@@ -92,7 +92,7 @@ _UNKNOWN_TOOL_DELAY_SECONDS = 10.0
 """How long a task waits after its tool vanished between the claim and the run."""
 _STOPPING_DELAY_SECONDS = 0.25
 """How long a task waits while the cancelled task before it cleans up; doubles each time."""
-_NO_SPACE_DELAY_SECONDS = 60.0
+NO_SPACE_DELAY_SECONDS = 60.0
 """How long a task waits whose owner has too many bytes in the store."""
 _OWN_TASK_DELAY_SECONDS = 1.0
 """How long a task waits if an earlier run of it has not ended in this process; doubles each time."""
@@ -370,7 +370,7 @@ class Worker:
     async def _resume(self, claim: Claim, since: float) -> None:
         """Read the log of a claimed task and run the task, or end it if no attempt is left."""
         if not await self._has_space(claim.record):
-            await give_back(self._store, claim, delay=_NO_SPACE_DELAY_SECONDS)
+            await give_back(self._store, claim, delay=NO_SPACE_DELAY_SECONDS)
             return
         history = await read_history(self._store, claim)
         if history is None:

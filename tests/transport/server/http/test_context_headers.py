@@ -10,6 +10,8 @@ from antiphon import Client, Context, Principal, Server
 from antiphon.runtime.execution.request_headers import RequestHeaders
 from tests.support.serving import serving
 
+pytestmark = pytest.mark.usefixtures("way")
+
 SECRETS = ("authorization", "cookie", "mcp-session-id", "proxy-authorization")
 GIVEN = {
     "X-Tenant": "acme",

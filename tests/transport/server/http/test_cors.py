@@ -17,6 +17,8 @@ from tests.support.polling import until
 from tests.support.serving import Address, serving
 from tests.support.speakers import JSON, Modern, Session
 
+pytestmark = pytest.mark.usefixtures("way")
+
 APP, OTHER = "https://app.example", "https://other.example"
 NAMED = [APP, "http://localhost:6274"]
 TOOL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","arguments":{}}}'

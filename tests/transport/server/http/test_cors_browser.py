@@ -14,7 +14,7 @@ from tests.console.browser import browsing
 from tests.support.serving import Address, serving, serving_asgi
 from tests.support.speakers import CLIENT, JSON, KEY, LEGACY, MODERN
 
-pytestmark = pytest.mark.asyncio(loop_scope="function")
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.usefixtures("way")]
 
 SCRIPT = """async ({ url, headers, frame, method }) => {
     const response = await fetch(url, { method, headers, body: frame && JSON.stringify(frame) });

@@ -13,7 +13,7 @@ from tests.support import http
 from tests.support.serving import Address, serving
 from tests.support.speakers import DIALECTS, JSON, KEY, Bare, Modern, Session, speaker
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("way")]
 
 
 def build() -> Server:
@@ -38,7 +38,7 @@ def build() -> Server:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def address() -> AsyncIterator[Address]:
+async def address(way: str) -> AsyncIterator[Address]:
     async with serving(build()) as where:
         yield where
 

@@ -19,6 +19,8 @@ from tests.support.polling import until
 from tests.support.serving import running, serving
 from tests.support.speakers import Bare, speaker
 
+pytestmark = pytest.mark.usefixtures("way")
+
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"flood","arguments":{},"stream":{}}}'
 
 

@@ -15,12 +15,12 @@ from tests.support import http
 from tests.support.serving import Address, serving
 from tests.support.speakers import JSON, Bare, Session
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("way")]
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def address() -> AsyncIterator[Address]:
+async def address(way: str) -> AsyncIterator[Address]:
     async with serving(Server("tests")) as where:
         yield where
 

@@ -14,6 +14,8 @@ from tests.support.polling import until
 from tests.support.serving import serving
 from tests.support.speakers import KEY, Modern, Session
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 async def anything() -> str:
     return "x"

@@ -26,11 +26,6 @@ from tests.support.speakers import JSON, Modern, Session
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 
 
-@pytest.fixture(autouse=True)
-def way() -> None:
-    """These tests concern one way only."""
-
-
 def build(limits: Limits | None = None) -> Server:
     server = Server("tests", limits=limits or Limits())
 

@@ -13,6 +13,8 @@ from tests.support.polling import until
 from tests.support.serving import Address, serving
 from tests.support.speakers import Session
 
+pytestmark = pytest.mark.usefixtures("way")
+
 EVENTS = 5
 
 

@@ -16,6 +16,8 @@ from tests.support import http
 from tests.support.polling import until
 from tests.support.serving import Address, serving
 
+pytestmark = pytest.mark.usefixtures("way")
+
 
 def make(**options: Any) -> Server:
     server = Server("pages", **options)

@@ -13,6 +13,8 @@ from tests.support.process import started
 from tests.support.serving import serving
 from tests.support.speakers import CLIENT, DRAFT, LEGACY, MODERN, Session
 
+pytestmark = pytest.mark.usefixtures("way")
+
 SECRET = "a secret that is long enough"
 
 
@@ -184,6 +186,7 @@ async def test_2026_ignores_session_ids() -> None:
         assert (await asker.call("who")).status == 200
 
 
+@pytest.mark.parametrize("way", ["run"], indirect=True)
 async def test_another_process_with_the_same_secret_serves_the_session(tmp_path: Path) -> None:
     same, different = (
         {"ANTIPHON_SECRETS": f"{SECRET}, {SECRET} older"},

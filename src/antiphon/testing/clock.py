@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Self
 
 from antiphon import wall_clock
@@ -27,12 +29,18 @@ _MAX_RECORDS = 1000
 """How many tasks of each phase `advance` looks at."""
 _QUIET_TURNS = 4
 """How many turns of the event loop without any work mean that it has nothing to do."""
-_SETTLE_SECONDS = 10.0
-"""How long `settle` waits for work that does not end."""
-_THREAD_SECONDS = 1.0
-"""How long `settle` waits for functions in threads, once: a function may block for ever."""
+_SETTLE_SECONDS = 30.0
+"""How long this process works before `settle` gives up: a process that gets no processor may take longer."""
+_MAX_LOOKS = 1500
+"""How often `settle` sees functions in threads asleep before it takes them for blocked, and goes on.
+
+These are looks and not seconds, about a second in all, because a thread that gets no processor looks as
+blocked as one that waits for ever. A look counts only if nothing else could go on.
+"""
 _HAND_OVER_SECONDS = 0.0002
 """How long the event loop lets threads work, while it waits for them."""
+_READY = (b"R", b"D")
+"""The states of threads that work or could, and of those that a disk keeps waiting."""
 
 
 class Clock:
@@ -98,24 +106,26 @@ class Clock:
     async def settle(self) -> None:
         """Wait until the servers have done all that they can do before more time passes.
 
-        Raises `AssertionError` if their work does not end within 10 seconds, and `RuntimeError` in an event
-        loop that is not the one of asyncio.
+        Raises `AssertionError` if their work takes more than 30 seconds of the processor's time, and
+        `RuntimeError` in an event loop that is not the one of asyncio.
         """
         loop = self._running_loop()
         jobs = _moved_time(loop).jobs
-        began, quiet = time.monotonic(), 0
+        began, quiet, looks = time.process_time(), 0, 0
         while quiet < _QUIET_TURNS:
             await asyncio.sleep(0)
-            passed = time.monotonic() - began
             functions = len(jobs) + sum(server.engine.threads.running for server in self._servers)
-            self._blocked = functions if passed > _THREAD_SECONDS else min(functions, self._blocked)
-            in_threads = self._pending() or functions > self._blocked
-            if in_threads:
+            self._blocked = functions if looks > _MAX_LOOKS else min(functions, self._blocked)
+            pending = self._pending()
+            if in_threads := pending > 0 or functions > self._blocked:
                 _let_threads_work()
             quiet = 0 if in_threads or loop._ready else quiet + 1
-            if passed > _SETTLE_SECONDS:
+            if in_threads and not (pending or loop._ready or _is_thread_ready()):
+                looks += 1
+            if time.process_time() - began > _SETTLE_SECONDS:
                 raise AssertionError(
-                    f"The servers are busy after {_SETTLE_SECONDS:g} s: a function may poll without pause."
+                    f"The servers are busy after {_SETTLE_SECONDS:g} s of work: "
+                    "a function may poll without pause."
                 )
 
     def _running_loop(self) -> Any:
@@ -211,3 +221,21 @@ def _times(record: Record) -> Iterator[int]:
 
 def _let_threads_work() -> None:
     time.sleep(_HAND_OVER_SECONDS)
+
+
+def _is_thread_ready() -> bool:
+    """Return whether a thread could go on, if it had a processor. Only Linux tells: `False` elsewhere."""
+    own = threading.get_native_id()
+    return any(
+        _state(thread.native_id) in _READY for thread in threading.enumerate() if thread.native_id != own
+    )
+
+
+def _state(thread: int | None) -> bytes:
+    """Return the state of a thread: see proc_pid_stat(5)."""
+    try:
+        # Opening the file lets go of the interpreter: a thread that waited for it is ready in what is read.
+        status = Path(f"/proc/self/task/{thread}/stat").read_bytes()
+    except OSError:
+        return b""
+    return status.rpartition(b") ")[2][:1]

@@ -36,6 +36,25 @@ async def test_closing_is_silent_if_nothing_runs(caplog: pytest.LogCaptureFixtur
     assert caplog.text == ""
 
 
+@pytest.mark.parametrize("kind", ["of the pool", "of its own"])
+async def test_a_function_counts_as_running_until_the_event_loop_has_its_result(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads, loop = ThreadExecutor(2), asyncio.get_running_loop()
+    running, tell = list[int](), loop.call_soon_threadsafe
+
+    def note(*args: Any, **kwargs: Any) -> Any:
+        running.append(threads.running)
+        return tell(*args, **kwargs)
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", note)
+    runs = threads if kind == "of the pool" else threads.apart
+    assert await runs.run(lambda: "done", {}) == "done"
+    assert running == [1]
+    await until(lambda: threads.running == 0)
+    threads.close()
+
+
 class Held:
     """Functions that hold threads until they are let go, and who has begun to run one."""
 

@@ -93,8 +93,7 @@ class ThreadExecutor:
             self._executor = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon")
         share, lender = _share.get(), _lender.get()
         submitted: _Outcome = concurrent.futures.Future()
-        self._submitted.add(submitted)
-        submitted.add_done_callback(functools.partial(self._forget, share))
+        waiting = _awaited(submitted, self._submitted, functools.partial(self._forget, share))
         work = functools.partial(contextvars.copy_context().run, _in_pool, function, kwargs)
         with self._lock:
             self._waiting.setdefault(share, {})[submitted] = work, lender
@@ -108,7 +107,7 @@ class ThreadExecutor:
         elif is_lent:
             lent = (share, lender, submitted, work)
             threading.Thread(target=self._work_lent, args=lent, name="antiphon-lent", daemon=True).start()
-        return asyncio.wrap_future(submitted)
+        return waiting
 
     def _next(self) -> tuple[str, _Outcome, _Work] | None:
         """Take a thread for a function that waits, with the lock; return `None` if none may have one now."""
@@ -209,18 +208,27 @@ class ThreadExecutor:
 class OwnThreads:
     """Runs each function in a thread of its own, so that functions that wait do not occupy the pool."""
 
-    def __init__(self, running: set[concurrent.futures.Future[Any]]) -> None:
+    def __init__(self, running: set[_Outcome]) -> None:
         self._running = running
 
     def run(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Awaitable[Any]:
         """Call a function in a new thread, with a copy of the current context variables."""
-        done: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        done: _Outcome = concurrent.futures.Future()
         done.set_running_or_notify_cancel()
-        self._running.add(done)
-        done.add_done_callback(self._running.discard)
+        waiting = _awaited(done, self._running, self._running.discard)
         call = functools.partial(contextvars.copy_context().run, _in_thread, function, kwargs)
         threading.Thread(target=_settle, args=(done, call), name="antiphon-held", daemon=True).start()
-        return asyncio.wrap_future(done)
+        return waiting
+
+
+def _awaited(
+    done: _Outcome, running: set[_Outcome], forget: Callable[[_Outcome], None]
+) -> asyncio.Future[Any]:
+    """Return a future of the event loop for a function, which is forgotten after the loop has its result."""
+    running.add(done)
+    waiting: asyncio.Future[Any] = asyncio.wrap_future(done)
+    done.add_done_callback(forget)  # it comes after the callback of asyncio
+    return waiting
 
 
 def _settle(done: concurrent.futures.Future[Any], call: Callable[[], Any]) -> None:

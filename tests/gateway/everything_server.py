@@ -21,6 +21,7 @@ from pathlib import Path
 from tests.conformance.suite import run_suite
 from tests.conformance.test_server import SCENARIOS
 from tests.gateway.processes import gateway, serving
+from tests.support.node import running_node
 from tests.support.process import ROOT, ServerProcess, free_port
 
 HOME = Path(os.environ.get("ANTIPHON_REAL_SERVERS", ROOT / ".venv" / "adopt")) / "everything-server"
@@ -53,7 +54,8 @@ def outcomes(folder: Path, port: int, version: str) -> dict[str, Counter[str]]:
     """Run all scenarios of a version; return how many checks of each had which status."""
     results = Path(tempfile.mkdtemp(dir=folder))
     words = ["--url", f"http://localhost:{port}/mcp", "--suite", "all", "--spec-version", version]
-    ran = run_suite(results, "server", *words, timeout=300)
+    with running_node() as node:
+        ran = run_suite(node, results, "server", *words)
     return {scenario: Counter(check["status"] for check in checks) for scenario, checks in ran}
 
 

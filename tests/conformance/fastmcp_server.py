@@ -10,9 +10,11 @@ from fastmcp import Context, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.utilities.tasks import TaskConfig
 from mcp.shared.exceptions import MCPError
+from promising import LONG
 from pydantic import BaseModel
 
 from antiphon.extensions.fastmcp import Tasks, current_context
+from tests.support.polling import forever
 
 task = TaskConfig(poll_interval=timedelta(seconds=0.2))
 required = TaskConfig("required", timedelta(seconds=0.2))
@@ -41,15 +43,15 @@ def greet(name: str) -> str:
 
 @mcp.tool(task=task)
 async def slow_compute(seconds: float = 0, label: str = "") -> str:
-    """Takes as long as it is told to."""
-    await asyncio.sleep(seconds)
+    """Ends at once, or never if it is told to take long."""
+    if seconds > LONG:
+        await forever()
     return f"Computed {label} in {seconds} seconds."
 
 
 @mcp.tool(task=required)
 async def failing_job() -> str:
-    """Fails after a while."""
-    await asyncio.sleep(1)
+    """Fails."""
     raise ToolError("This job always fails.")
 
 
@@ -82,7 +84,6 @@ async def test_tool_with_task(ctx: Context) -> str:
     answer = await ctx.elicit("What is your name?", Name)
     assert answer.action == "accept"
     await current_context().promise()
-    await asyncio.sleep(0.3)
     return f"Hello, {answer.data.name}!"
 
 

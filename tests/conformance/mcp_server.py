@@ -8,9 +8,11 @@ import sys
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPError
+from promising import LONG
 from pydantic import BaseModel
 
 from antiphon.extensions.mcp import Tasks, current_context
+from tests.support.polling import forever
 
 tasks = Tasks(
     {
@@ -47,15 +49,15 @@ def greet(name: str) -> str:
 
 @mcp.tool()
 async def slow_compute(seconds: float = 0, label: str = "") -> str:
-    """Takes as long as it is told to."""
-    await asyncio.sleep(seconds)
+    """Ends at once, or never if it is told to take long."""
+    if seconds > LONG:
+        await forever()
     return f"Computed {label} in {seconds} seconds."
 
 
 @mcp.tool()
 async def failing_job() -> str:
-    """Fails after a while."""
-    await asyncio.sleep(1)
+    """Fails."""
     raise ToolError("This job always fails.")
 
 
@@ -88,7 +90,6 @@ async def test_tool_with_task(ctx: Context) -> str:
     answer = await ctx.elicit("What is your name?", Name)
     assert answer.action == "accept"
     await current_context().promise()
-    await asyncio.sleep(0.3)
     return f"Hello, {answer.data.name}!"
 
 

@@ -7,8 +7,12 @@ import asyncio
 from pydantic import BaseModel
 
 from antiphon import Context, Failure, InternalError, Server
+from tests.support.polling import forever
 
-__all__ = ["register"]
+__all__ = ["LONG", "register"]
+
+LONG = 10
+"""The suite cancels what is to take longer than these seconds, and waits for what is not."""
 
 
 class Confirmed(BaseModel):
@@ -29,14 +33,14 @@ def register(server: Server) -> None:
 
     @server.tool(task="optional", poll_interval=0.2)
     async def slow_compute(seconds: float = 0, label: str = "") -> str:
-        """Takes as long as it is told to."""
-        await asyncio.sleep(seconds)
+        """Ends at once, or never if it is told to take long."""
+        if seconds > LONG:
+            await forever()
         return f"Computed {label} in {seconds} seconds."
 
     @server.tool(task="required", poll_interval=0.2)
     async def failing_job() -> str:
-        """Fails after a while."""
-        await asyncio.sleep(1)
+        """Fails."""
         raise Failure("This job always fails.")
 
     @server.tool(task="optional", poll_interval=0.2)
@@ -61,5 +65,4 @@ def register(server: Server) -> None:
         """Asks first, and goes on as a task."""
         answer = await ctx.elicit("What is your name?", Name, key="user_name")
         await ctx.promise()
-        await asyncio.sleep(0.3)
         return f"Hello, {answer.name}!"

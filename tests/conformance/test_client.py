@@ -6,15 +6,16 @@ each scenario its name and its checks.
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.conformance.suite import Runs
+
 HARNESS = Path(__file__).with_name("client.py")
 
-Run = Callable[..., Sequence[tuple[str, Sequence[dict[str, Any]]]]]
+Run = Callable[..., Runs]
 
 SCENARIOS = {
     "2025-11-25": {

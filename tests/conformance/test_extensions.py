@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.suite import Runs
 from tests.conformance.test_server import TASKS
 from tests.support.process import started
 
-Run = Callable[..., Sequence[tuple[str, Sequence[dict[str, Any]]]]]
+Run = Callable[..., Runs]
 
 
 @pytest.mark.parametrize("script", ["mcp_server.py", "fastmcp_server.py"])

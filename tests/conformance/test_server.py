@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.suite import Runs
 from tests.support.process import ServerProcess, started
 
 SERVER = Path(__file__).with_name("server.py")
-Run = Callable[..., Sequence[tuple[str, Sequence[dict[str, Any]]]]]
+Run = Callable[..., Runs]
 
 SCENARIOS = {
     "2025-11-25": {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
-from antiphon import Client, Principal, Server
+from antiphon import Client, Principal, Server, wall_clock
 from antiphon.client.tasks.handle import TaskHandle
 from antiphon.runtime.tasks.inbox import Inbox
 from antiphon.store.contract import Store
@@ -16,16 +15,13 @@ from tests.support.polling import until
 
 
 class Clock:
-    """The time of day, which a test moves forward."""
-
-    def __init__(self) -> None:
-        self._ahead = 0.0
+    """The time of day, which a test moves forward for its servers and its stores: see the fixture `clock`."""
 
     def __call__(self) -> float:
-        return time.time() + self._ahead
+        return wall_clock.now()
 
     def forward(self, **length: float) -> None:
-        self._ahead += timedelta(**length).total_seconds()
+        wall_clock.ahead += timedelta(**length).total_seconds()
 
 
 def inbox(server: Server) -> Inbox:

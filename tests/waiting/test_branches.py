@@ -120,14 +120,14 @@ async def test_a_branch_goes_on_beside_a_long_wait(store: Store, clock: Clock, w
     async with client_of(server) as client:
         handle = await client.submit("order")
         await until(done.is_set)
-        await until(lambda: is_parked(store, handle))  # a lease would end when the clock jumps
+        await until(lambda: is_parked(store, handle))  # a lease might end when the clock jumps
         await status_of(handle, "Sleeping")
         clock.forward(hours=1)
         assert (await handle.result(timeout=60)).text.endswith("both")
 
 
 async def test_a_long_replay_beside_a_wait_is_not_cut_off(clock: Clock) -> None:
-    server, runs = Server("shop", store=MemoryStore(clock=clock)), 0
+    server, runs = Server("shop", store=MemoryStore()), 0
 
     def count(number: int) -> int:
         return number

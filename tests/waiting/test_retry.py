@@ -101,7 +101,7 @@ async def test_a_step_that_another_version_has_given_up_is_not_tried_again(
     service, undone = Unstable(1), list[str]()
 
     def version(attempts: int) -> Server:
-        server = Server("shop", store=SQLiteStore(tmp_path / "tasks.db", clock=clock))
+        server = Server("shop", store=SQLiteStore(tmp_path / "tasks.db"))
 
         async def fetch(url: str) -> str:
             return await service.fetch(url)

@@ -223,12 +223,12 @@ class ReadOnly:
             return connection
 
         self._patch.setattr(Database, "connect", connect)
-        self._store._threads.writer._connection.execute("PRAGMA query_only = ON")
+        self._store.opened().writer.connection.execute("PRAGMA query_only = ON")
 
     def end(self) -> None:
         """Make the store writable again."""
         self._patch.setattr(Database, "connect", self._connect)
-        self._store._threads.writer.close()
+        self._store.opened().writer.close()
 
 
 async def test_a_file_that_cannot_be_written_gives_503_and_plain_answers_go_on(

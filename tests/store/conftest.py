@@ -27,14 +27,15 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, clock: Clock, path: Path) -> AsyncIterator[Store]:
-    """Each kind of store, open."""
+    """Each kind of store, open. In PostgreSQL, it does not poll: a poll may fire a watch once more."""
     opened: Store
     if request.param == "memory":
         opened = MemoryStore(clock=clock)
     elif request.param == "sqlite":
         opened = SQLiteStore(path, clock=clock)
     else:
-        opened = PostgresStore(request.getfixturevalue("database").url(), clock=clock)
+        url = request.getfixturevalue("database").url()
+        opened = PostgresStore(url, clock=clock, poll_interval=3600)
     await opened.open()
     yield opened
     await opened.close()

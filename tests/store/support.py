@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from pathlib import Path
 from typing import Any
 
-from antiphon.store.contract import Record
+from antiphon.store.contract import Record, Store, Watch
+from tests.support.polling import until
 
 START = 1_800_000_000_000
 """The first time of the tests' clock, in milliseconds."""
@@ -42,6 +44,23 @@ def task(id: str = "a", **fields: Any) -> Record:
         "head": {"status": "working"},
     }
     return Record(**(values | fields))
+
+
+async def is_quiet(store: Store, watch: Watch) -> bool:
+    """Return whether a watch has not fired, after a later change of another task fired its watch."""
+    id = f"later-{secrets.token_hex(4)}"
+    async with store.watch(id) as later:
+        await store.create(task(id, phase="ended"), [])
+        assert await later.wait(60)
+    return not await watch.wait(0)
+
+
+async def until_blocked(connection: Any) -> None:
+    """Wait until another connection of PostgreSQL waits for a lock that the transaction of this one holds."""
+    query = (
+        "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY (pg_blocking_pids(pid))"
+    )
+    await until(lambda: connection.fetchval(query))
 
 
 def content(path: Path) -> bytes:

@@ -17,6 +17,7 @@ from antiphon.store.artifacts.contract import CHUNK_BYTES
 from antiphon.store.artifacts.files import FileArtifacts
 from antiphon.store.artifacts.postgres import PostgresArtifacts
 from antiphon.store.artifacts.sqlite import SQLiteArtifacts
+from antiphon.store.postgres.database import Database
 from tests.support.postgres import Postgres
 
 from .support import write
@@ -77,9 +78,9 @@ async def test_a_full_disk_stores_nothing_of_a_new_artifact_and_keeps_the_others
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     await store.open()
     await put(store, "small")
-    assert store._connection is not None
-    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-    store._connection.execute(f"PRAGMA max_page_count = {pages + 20}")
+    assert store.connection is not None
+    pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
+    store.connection.execute(f"PRAGMA max_page_count = {pages + 20}")
     with pytest.raises(StoreUnavailable, match="Free some space"):
         await put(store, "large", b"x" * CHUNK_BYTES)
     assert [found.id for found in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["small"]
@@ -90,21 +91,20 @@ async def test_a_full_disk_stores_nothing_of_a_new_artifact_and_keeps_the_others
 async def test_a_missing_table_is_an_error_until_it_is_restored(tmp_path: Path) -> None:
     store = SQLiteArtifacts(str(tmp_path / "a.db"))
     await store.open()
-    assert store._connection is not None
-    store._connection.execute("ALTER TABLE artifact_chunk RENAME TO hidden")
+    assert store.connection is not None
+    store.connection.execute("ALTER TABLE artifact_chunk RENAME TO hidden")
     with pytest.raises(StoreUnavailable, match=r"cannot be written: no such table"):
         await put(store)
-    store._connection.execute("ALTER TABLE hidden RENAME TO artifact_chunk")
+    store.connection.execute("ALTER TABLE hidden RENAME TO artifact_chunk")
     await put(store)
     await store.close()
 
 
 async def test_a_missing_table_in_postgresql_is_explained(database: Postgres) -> None:
-    store = PostgresArtifacts(database.url())
+    store = PostgresArtifacts(url := database.url())
     await store.open()
-    connection = await asyncpg.connect(
-        store._database.dsn, server_settings={"search_path": store._database.schema}
-    )
+    found = Database.from_url(url, 10.0)
+    connection = await asyncpg.connect(found.dsn, server_settings={"search_path": found.schema})
     await connection.execute("DROP TABLE artifact_chunk; DROP TABLE artifact")
     await connection.close()
     with pytest.raises(StoreUnavailable, match="cannot be read"):
@@ -118,7 +118,7 @@ async def test_bytes_of_a_dead_writer_are_deleted_after_an_hour(tmp_path: Path) 
     store = FileArtifacts(str(tmp_path))
     await store.open()
     await put(store, "whole")
-    folder = store._principal_folder("me")
+    folder = store.principal_folder("me")
     for name, age in (("lost", HOUR + 1000), ("under way", HOUR - 1000)):
         write(folder / f"{name}.data", b"half")
         os.utime(folder / f"{name}.data", ((5 * HOUR - age) / 1000,) * 2)
@@ -132,7 +132,7 @@ async def test_an_unreadable_record_does_not_hide_the_others(tmp_path: Path) -> 
     store = FileArtifacts(str(tmp_path))
     await store.open()
     await put(store, "good")
-    write(store._principal_folder("me") / "bad.json", b'{"id":')
+    write(store.principal_folder("me") / "bad.json", b'{"id":')
     assert await store.get("me", "bad", now=0) is None
     await store.sweep(now=0, max_total_bytes=CHUNK_BYTES)
     assert [found.id for found in (await store.list("me", now=0, cursor=None, limit=9)).records] == ["good"]

@@ -88,7 +88,7 @@ async def test_a_cancelled_batch_fails_its_operations() -> None:
     batcher = postgres.Batcher(batches.run, max_batch=10, max_queued=10)
     futures = [batcher.submit("a"), batcher.submit("b")]
     await batches.begun.wait()
-    for task in batcher._running:
+    for task in batcher.running:
         task.cancel()
     for future in futures:
         with pytest.raises(StoreUnavailable, match="was stopped"):

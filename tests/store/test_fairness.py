@@ -278,8 +278,7 @@ async def test_a_process_that_claims_nothing_learns_the_current_round(database: 
     await web.open()
     await queue(web, "ann", 300)
     await claimed(worker, 290)
-    assert worker._parts is not None
-    await worker._parts.writer._claimer.record_turns(at_once=True)  # as happens about once a second
+    await worker.opened().writer.claimer.record_turns(at_once=True)  # as happens about once a second
     await queue(web, "bob", 300)
     assert Counter(owners(await claimed(worker, 20))) == {"ann": 10, "bob": 10}
     await worker.close()
@@ -290,8 +289,7 @@ async def test_tasks_that_the_version_before_creates_in_postgresql_are_claimed(d
     store = PostgresStore(database.url())
     await store.open()
     await queue(store, "ann", 5)
-    assert store._parts is not None
-    connection = await store._parts.writer.connection.connect()
+    connection = await store.opened().writer.connection.connect()
     await connection.execute(
         "INSERT INTO tasks "
         "(id, principal, tool, phase, version, created, updated, token, lease, format, head) "
@@ -312,10 +310,10 @@ async def test_memory_keeps_nothing_about_principals_whose_queues_are_empty(cloc
         await queue(store, "ann", 10, prefix=f"{n}-")
         await queue(store, f"new{n}", 1)
         await claimed(store, 10)
-    (kept,) = [queue for (_, name), queue in store._turns._queues.items() if name == "ann"]
-    assert len(kept._heap) <= 2 * len(kept._members) + 64
+    (kept,) = [queue for (_, name), queue in store.turns.queues.items() if name == "ann"]
+    assert len(kept.heap) <= 2 * len(kept.members) + 64
     await claimed(store, 10_000)
-    assert store._turns._queues == {}
+    assert store.turns.queues == {}
 
 
 async def test_the_last_turn_is_one_lookup_in_sqlite(sqlite: SQLiteStore, path: Path) -> None:
@@ -335,8 +333,7 @@ async def test_queueing_reads_as_many_pages_behind_a_long_queue_as_behind_a_shor
     store = PostgresStore(database.url(), poll_interval=3600)
     await store.open()
     await queue(store, "ann", 10)
-    assert store._parts is not None
-    writing, pages = store._parts.writer.connection, list[int]()
+    writing, pages = store.opened().writer.connection, list[int]()
     fetch = writing.fetch
 
     async def counting(statement: str, *values: Any, retry: bool = False) -> list[Any]:

@@ -22,6 +22,7 @@ from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.reader import list_name
 from antiphon.store.postgres.statements import list_sql
 from antiphon.store.sqlite import SQLiteStore, statements
+from tests.support.polling import turns
 
 from .support import START, Clock, task
 from .test_postgres import direct_connection
@@ -174,7 +175,7 @@ async def test_a_page_is_the_state_of_one_moment(store: Store) -> None:
 
     claiming = asyncio.create_task(claim_all())
     while not claiming.done():
-        await asyncio.sleep(0)
+        await turns()
         page = await store.list(None, limit=100, filter=filter)
         assert len({record.id for record in page.records}) == len(page.records) == 30
     await claiming
@@ -273,10 +274,9 @@ async def test_a_page_costs_the_same_with_many_tasks_in_sqlite(
     oldest_first: bool,
 ) -> None:
     await create_rare(sqlite)
-    assert sqlite._threads is not None
-    reader = sqlite._threads.reader
+    reader = sqlite.opened().reader
     await sqlite.list(None)
-    connection = reader._connection
+    connection = reader.connection
     assert connection is not None
     with counted_steps(connection) as few:
         await sqlite.list(principal, limit=5, filter=filter, oldest_first=oldest_first)
@@ -285,7 +285,7 @@ async def test_a_page_costs_the_same_with_many_tasks_in_sqlite(
         page = await sqlite.list(principal, limit=5, filter=filter, oldest_first=oldest_first)
     assert page.records
     assert many[0] <= few[0] + 20
-    for search, _ in reader._searches(first_page(principal, filter, oldest_first=oldest_first)):
+    for search, _ in reader.searches(first_page(principal, filter, oldest_first=oldest_first)):
         query = f"EXPLAIN QUERY PLAN {statements.list_records(search, oldest_first=oldest_first)}"
         names = (
             "created",
@@ -312,8 +312,7 @@ async def test_a_page_costs_the_same_with_many_tasks_in_postgres(
     url = database.url()
     store = PostgresStore(url, clock=clock, poll_interval=3600)
     await store.open()
-    assert store._parts is not None
-    reader = store._parts.reader
+    reader = store.opened().reader
     await create_rare(store)
     pages: dict[int, list[int]] = {}
     plans: list[str] = []
@@ -336,7 +335,7 @@ async def test_a_page_costs_the_same_with_many_tasks_in_postgres(
                     list_name(possible_searches(wanted)[0], filter), oldest_first=oldest_first
                 )
                 explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
-                plan = await connection.fetchval(explain, *reader._list_values(wanted, 6))
+                plan = await connection.fetchval(explain, *reader.list_values(wanted, 6))
                 pages.setdefault(count, []).append(max_pages(json.loads(plan)[0]["Plan"]))
                 plans.append(plan)
     await store.close()
@@ -350,7 +349,6 @@ async def test_a_list_of_many_tools_reads_little_more_than_it_returns_in_postgre
     url = database.url()
     store = PostgresStore(url, poll_interval=3600)
     await store.open()
-    assert store._parts is not None
     wanted = first_page(None, TaskFilter(phase="waiting"), oldest_first=True)
     async with direct_connection(url) as connection:
         await connection.execute("SET enable_seqscan = off")
@@ -363,7 +361,7 @@ async def test_a_list_of_many_tools_reads_little_more_than_it_returns_in_postgre
         await connection.execute("VACUUM ANALYZE tasks")
         statement = list_sql(list_name(possible_searches(wanted)[0], wanted.filter), oldest_first=True)
         explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {statement}"
-        plan = await connection.fetchval(explain, *store._parts.reader._list_values(wanted, 200))
+        plan = await connection.fetchval(explain, *store.opened().reader.list_values(wanted, 200))
     await store.close()
     assert max_pages(json.loads(plan)[0]["Plan"]) <= 3 * 200, "200 rows of each tool are 4,000"
 

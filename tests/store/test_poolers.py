@@ -48,7 +48,7 @@ async def test_a_store_works_behind_a_pooler_in_session_mode(database: Postgres,
         await other.open()
         async with store.watch("a") as watch:
             await other.create(task(), [("begun", 1)])
-            assert await watch.wait(10)
+            assert await watch.wait(60)
         (claim,) = await store.claim("w", lease=60, limit=1, tools=["echo"])
         keeper = store.lease_keeper()
         assert await asyncio.to_thread(keeper.renew, [("a", claim.token)], lease=60) == {"a"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +18,7 @@ from antiphon.store.contract import Store
 from antiphon.store.postgres import PostgresStore, migrations, statements, writer
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
+from tests.support.polling import turns, until
 from tests.support.postgres import Postgres
 
 from .support import START, Clock, task
@@ -60,6 +61,16 @@ async def direct_connection(url: str) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
+async def end_connections(connection: asyncpg.Connection, store: PostgresStore) -> None:
+    """End all connections of stores, and wait until this store has noticed that its writing one is lost."""
+    writing = await store.opened().writer.connection.connect()
+    await connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = 'antiphon' AND pid <> pg_backend_pid()"
+    )
+    await until(writing.is_closed)
+
+
 async def number(url: str, query: str, *values: Any) -> int:
     """Return one number, read directly from the database."""
     async with direct_connection(url) as connection:
@@ -99,30 +110,39 @@ async def test_operations_without_changes_write_nothing(store: PostgresStore, ur
     assert await number(url, query) - before == 1
 
 
-async def test_a_lost_notification_delays_a_change_by_one_poll(store: PostgresStore, url: str) -> None:
-    other = PostgresStore(url)
+async def until_polled(store: PostgresStore) -> None:
+    """Wait until a store has looked for changes of other processes, from now on."""
+    listener = store.opened().listener
+    before = listener.statements
+    await until(lambda: listener.statements >= before + 4)  # each poll sends two
+
+
+async def test_a_lost_notification_delays_a_change_by_one_poll(url: str) -> None:
+    store, other = PostgresStore(url, poll_interval=0.05), PostgresStore(url)
+    await store.open()
     await other.open()
-    await other.create(task(), [])
+    await other.create(task(phase="waiting"), [])
     async with store.watch("a") as watch, store.watch_ready() as ready, store.subscribe("news") as messages:
-        assert store._parts is not None
-        listening = store._parts.listener._listening
+        listening = store.opened().listener.listening
         assert listening is not None
         await listening.execute("UNLISTEN *")
-        while await watch.wait(1.2) or await ready.wait(0):
-            if claims := await other.claim("w", lease=60, limit=1):
-                assert claims[0].record.id == "a"
-        await other.append("a", [("x", 1)], expect=0, phase="ready", head=None)
-        assert await watch.wait(3)
+        await until_polled(store)  # from then on, it knows what was there before
+        assert not await ready.wait(0)
+        while await watch.wait(0):
+            pass
+        await other.append("a", [("x", 1)], expect=0, phase="waiting", head=None)
+        assert await watch.wait(60)
         await other.create(task("b"), [])
-        assert await ready.wait(3)
+        assert await ready.wait(60)
         await other.publish("news", "late")
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(60):
             assert await anext(messages) == "late"
+    await store.close()
     await other.close()
 
 
 async def test_messages_arrive_once_even_with_frequent_polls(url: str) -> None:
-    store, other = PostgresStore(url, poll_interval=0.05), PostgresStore(url)
+    store, other = PostgresStore(url, poll_interval=0.01), PostgresStore(url)
     await store.open()
     await other.open()
     got: list[Any] = []
@@ -133,12 +153,14 @@ async def test_messages_arrive_once_even_with_frequent_polls(url: str) -> None:
                 got.append(message)
 
     receiving = asyncio.create_task(receive())
-    await asyncio.sleep(0)
+    await turns()
     for n in range(30):
         await other.publish("news", n)
-        await asyncio.sleep(0.01)
+        if n % 3 == 0:
+            await until_polled(store)
     await store.publish("news", "own")
-    await asyncio.sleep(0.2)
+    await until(lambda: len(got) >= 31)
+    await until_polled(store)
     await store.close()
     await receiving
     assert sorted(got, key=str) == sorted([*range(30), "own"], key=str)
@@ -150,8 +172,7 @@ async def test_a_statement_that_asyncpg_does_not_send_runs_on_a_new_connection(
 ) -> None:
     """A connection that ends is refused for new statements before it counts as closed."""
     await store.create(task(), [])
-    assert store._parts is not None
-    ending = await store._parts.writer.connection.connect()
+    ending = await store.opened().writer.connection.connect()
 
     async def refuse(*given: Any) -> Any:
         raise asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is in progress")
@@ -174,36 +195,35 @@ async def test_a_lost_connection_is_replaced_without_a_failed_operation(
     await store.get("a")
     async with direct_connection(url) as connection, store.watch("a") as watch:
         for version in range(3):
-            await connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE application_name = 'antiphon' AND pid <> pg_backend_pid()"
-            )
-            await asyncio.sleep(0.05)
+            await end_connections(connection, store)
             assert await store.append("a", [("x", 1)], expect=version, phase="ready", head=1) == version + 1
             assert (await store.get("a")) is not None
         while await watch.wait(0):
             pass
         other = open_store(url)
         await other.open()
-        deadline = time.monotonic() + 10
-        version = 3
-        while not await watch.wait(0.5):  # the store listens again by itself
-            version = await other.append("a", [("x", 1)], expect=version, phase="ready", head=1)
-            assert time.monotonic() < deadline
+        versions = itertools.count(3)
+
+        async def has_fired() -> bool:
+            await other.append("a", [("x", 1)], expect=next(versions), phase="ready", head=1)
+            return await watch.wait(0)
+
+        await until(has_fired)  # the store listens again by itself
         await other.close()
 
 
 async def test_a_slow_statement_times_out(url: str) -> None:
-    store = PostgresStore(url, timeout=0.5)
+    store = PostgresStore(url, timeout=59)
     await store.open()
     await store.create(task(), [])
+    writing = await store.opened().writer.connection.connect()
+    assert await writing.fetchval("SHOW statement_timeout") == "59s"
     async with direct_connection(url) as connection:
         async with connection.transaction():
             await connection.execute("SELECT FROM tasks WHERE id = 'a' FOR UPDATE")
-            began = time.monotonic()
+            await writing.execute("SET statement_timeout = '0.1s'")
             with pytest.raises(StoreUnavailable, match="try again"):
                 await store.append("a", [("x", 1)], expect=0, phase="ready", head=None)
-            assert time.monotonic() - began < 5
             assert await store.get("a") is not None  # reads continue meanwhile
         assert await store.append("a", [("x", 1)], expect=0, phase="ready", head=None) == 1
     await store.close()
@@ -317,7 +337,7 @@ async def test_this_version_works_beside_the_next_one(store: PostgresStore, url:
 async def test_a_migration_does_not_hold_up_others_behind_a_long_transaction(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrations, "_TABLE_LOCK_SECONDS", 1)
+    monkeypatch.setattr(migrations, "TABLE_LOCK_SECONDS", 1)
     before = migrations.scripts()[:2]
     await migrations.prepare(Database.from_url(url, 10.0), before)
     async with direct_connection(url) as connection:

@@ -15,7 +15,7 @@ from antiphon.store.postgres.batcher import Job
 from antiphon.store.postgres.connection import ReconnectingConnection
 from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import sql
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.postgres import Postgres
 
 from .support import Clock, task
@@ -39,8 +39,7 @@ async def store(url: str) -> AsyncIterator[PostgresStore]:
 
 def writer_of(store: PostgresStore) -> writer.Writer:
     """Return the writer of an open store."""
-    assert store._parts is not None
-    return store._parts.writer
+    return store.opened().writer
 
 
 def fail_statements(
@@ -81,7 +80,7 @@ async def test_retries_are_limited(store: PostgresStore, monkeypatch: pytest.Mon
 
 async def test_only_the_invalid_operation_of_a_batch_fails(store: PostgresStore) -> None:
     notes = [writer.UseOnce("a", 2**62), writer.UseOnce("b", 2**70), writer.UseOnce("c", 2**62)]
-    results = await asyncio.gather(*map(store._write, notes), return_exceptions=True)
+    results = await asyncio.gather(*map(store.opened().writing.submit, notes), return_exceptions=True)
     assert [type(result) for result in results] == [bool, ValueError, bool]
     assert "cannot store a value" in str(results[1])
     assert not await store.use_once("a", until=2**62)
@@ -100,7 +99,7 @@ async def test_a_refused_append_that_is_allowed_by_now_is_stale(store: PostgresS
     refused: Job[Any] = Job(
         writer.Append("a", [], 0, "ready", "null", None), asyncio.get_running_loop().create_future()
     )
-    await writer_of(store)._explain_refusals([refused])
+    await writer_of(store).explain_refusals([refused])
     with pytest.raises(Stale, match="was writing"):
         await refused.future
 
@@ -113,13 +112,13 @@ async def test_claims_of_a_cancelled_caller_are_released(store: PostgresStore, u
     async with direct_connection(url) as connection, connection.transaction():
         await connection.execute("LOCK TABLE tasks IN ACCESS EXCLUSIVE MODE")
         claiming = asyncio.create_task(store.claim("gone", lease=1000, limit=1))
-        await asyncio.sleep(0)
+        await turns()
         claiming.cancel()
         with pytest.raises(asyncio.CancelledError):
             await claiming
     async with store.watch_ready() as ready:
         while not (claims := await store.claim("w", lease=1, limit=1)):
-            assert await ready.wait(10)
+            assert await ready.wait(60)
     assert [claim.record.id for claim in claims] == ["a"]
 
 
@@ -129,7 +128,7 @@ async def test_a_failed_claim_of_a_cancelled_caller_is_ignored(
     await store.create(task(), [])
     fail_statements(monkeypatch, store, asyncpg.DiskFullError("no space left"), times=1)
     claiming = asyncio.create_task(store.claim("gone", lease=1000, limit=1))
-    await asyncio.sleep(0)
+    await turns()
     claiming.cancel()
     with pytest.raises(asyncio.CancelledError):
         await claiming
@@ -142,7 +141,7 @@ async def test_a_claim_cancelled_while_closing_lasts_until_its_lease_ends(url: s
     await store.open()
     await store.create(task(), [])
     claiming = asyncio.create_task(store.claim("gone", lease=100, limit=1))
-    await asyncio.sleep(0)
+    await turns()
     claiming.cancel()
     await store.close()
     with pytest.raises(asyncio.CancelledError):
@@ -180,16 +179,15 @@ async def test_probes_add_one_row(store: PostgresStore, url: str) -> None:
 
 
 async def test_tasks_that_are_no_longer_watched_are_dropped(store: PostgresStore, url: str) -> None:
-    assert store._parts is not None
     other = PostgresStore(url)
     await other.open()
     await other.create(task(), [])
     async with store.watch("a") as watch:
         for number in range(1500):
             store.watch(f"t{number}")
-        assert len(store._parts.listener._id_by_digest) <= 1100
+        assert len(store.opened().listener.id_by_digest) <= 1100
         await other.append("a", [("x", 1)], expect=0, phase="ready", head=None)
-        assert await watch.wait(10)
+        assert await watch.wait(60)
     await other.close()
 
 
@@ -198,9 +196,9 @@ async def test_tasks_that_are_no_longer_watched_are_dropped(store: PostgresStore
 
 async def test_opening_an_open_store_does_nothing(store: PostgresStore) -> None:
     await store.create(task(), [])
-    parts = store._parts
+    parts = store.opened()
     await store.open()
-    assert store._parts is parts
+    assert store.opened() is parts
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("gone"), asyncpg.InternalServerError("gone")])
@@ -230,7 +228,7 @@ async def test_an_empty_table_of_versions_means_no_schema(url: str) -> None:
     schema = Database.from_url(url, 10.0).schema
     async with direct_connection(url) as connection:
         await connection.execute(f"CREATE SCHEMA {schema}")
-        await connection.execute(migrations._CREATE_VERSIONS_TABLE)
+        await connection.execute(migrations.CREATE_VERSIONS_TABLE)
     store = PostgresStore(url)
     await store.open()
     await store.create(task(), [])
@@ -242,7 +240,7 @@ async def test_an_empty_table_of_versions_means_no_schema(url: str) -> None:
 
 
 async def test_a_database_that_is_too_old_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "_MIN_POSTGRES_VERSION", 1000)
+    monkeypatch.setattr(database, "MIN_POSTGRES_VERSION", 1000)
     with pytest.raises(StoreUnavailable, match=r"is too old: install PostgreSQL 1000 or later"):
         await PostgresStore(url).open()
 

@@ -15,10 +15,11 @@ import pytest
 
 from antiphon.errors import StoreUnavailable
 from antiphon.store.postgres import PostgresStore, waker
+from antiphon.store.postgres.database import Database
 from antiphon.store.postgres.statements import sql
 from antiphon.store.postgres.writer import Append
 
-from .support import START, Clock, task
+from .support import START, Clock, task, until_blocked
 from .test_postgres import PREVIOUS, direct_connection
 from .test_postgres_faults import fail_statements
 from .test_postgres_snapshots import count_pages, max_pages, open_snapshot
@@ -120,8 +121,7 @@ async def test_a_search_from_the_start_finds_a_task_that_others_restored(
     async with direct_connection(postgres_url) as connection:
         await connection.execute(INSERT_WAITING, "restored", START, None, 1)
     assert await postgres.wake(WOKEN, server="here") == []
-    assert postgres._parts is not None
-    limits = postgres._parts.writer._waker._limits
+    limits = postgres.opened().writer.waker.limits
     limits[("", "here")] = limits[("", "here")]._replace(full_search_at=0.0)
     assert list(await postgres.wake(WOKEN, server="here")) == ["restored1"]
 
@@ -134,7 +134,7 @@ async def test_a_statement_that_takes_long_hides_no_task(
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute(INSERT_WAITING, "slow", clock.now - 1, None, 1)
-        clock.forward(waker._SLACK_MILLISECONDS / 1000 - 1)
+        clock.forward(waker.SLACK_MILLISECONDS / 1000 - 1)
         assert await postgres.wake(WOKEN, server="here") == []
         await transaction.commit()
     assert list(await postgres.wake(WOKEN, server="here")) == ["slow1"]
@@ -169,8 +169,7 @@ async def test_a_wake_by_tag_waits_for_a_task_that_others_are_changing(
         await connection.execute("UPDATE tasks SET head = '2' WHERE id = 'kept'")
         await connection.execute("UPDATE tasks SET phase = 'ready' WHERE id = 'answered'")
         waking = asyncio.create_task(postgres.wake_tagged(["x"], WOKEN))  # type: ignore[arg-type]
-        done, _ = await asyncio.wait({waking}, timeout=0.2)
-        assert not done
+        await until_blocked(connection)
         await transaction.commit()
     assert list(await waking) == ["kept"]
 
@@ -230,7 +229,7 @@ async def test_an_event_never_becomes_readable_after_a_later_one(
     # next event has to wait, and its number has to be larger although its statement began before the commit.
     other = PostgresStore(postgres_url)
     await other.open()
-    schema = postgres._database.schema
+    schema = Database.from_url(postgres_url, 10.0).schema
     values = (None, 1, ["t"], ["first"], ["first"], [START * 2], ["1"], schema, [None], [number], [None])
     async with direct_connection(postgres_url) as connection:
         transaction = connection.transaction()
@@ -238,8 +237,8 @@ async def test_an_event_never_becomes_readable_after_a_later_one(
         await connection.execute(sql("add_events"), *values)
         adding = asyncio.create_task(other.add_event("t", "second", 2, until=START * 2))  # type: ignore[arg-type]
         assert await postgres.add_event("another topic", "third", 3, until=START * 2)
-        done, _ = await asyncio.wait({adding}, timeout=0.2)
-        assert not done
+        await until_blocked(connection)
+        assert not adding.done()
         assert await postgres.read_events("t") == []
         await transaction.commit()
     assert await adding
@@ -278,8 +277,7 @@ async def test_damaged_tags_do_not_hide_the_other_tasks(
 async def test_other_tasks_are_written_without_arrays_for_waits(
     postgres: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert postgres._parts is not None
-    connection, sent = postgres._parts.writer.connection, []
+    connection, sent = postgres.opened().writer.connection, []
     fetch = connection.fetch
 
     async def noting(statement: str, *values: Any, retry: bool = False) -> list[Any]:
@@ -309,8 +307,7 @@ async def test_a_connection_that_is_lost_after_the_commit_repeats_nothing(
     postgres: PostgresStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await park(postgres, wakes=0)
-    assert postgres._parts is not None
-    connection = postgres._parts.writer.connection
+    connection = postgres.opened().writer.connection
     fetch = connection.fetch
 
     async def losing(statement: str, *values: Any, retry: bool = False) -> list[Any]:

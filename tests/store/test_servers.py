@@ -134,11 +134,9 @@ async def test_the_backlog_of_another_server_does_not_slow_claims_down_in_postgr
         await claimed(store, tools=["echo"], server="a")
     for n in range(3000):
         record = task(f"t{n}", server="b", created=START - n)
-        store._write(  # without waiting, so that they share commits
-            _creation(record)
-        )
+        store.opened().writing.submit(_creation(record))  # without waiting, so that they share commits
     await create(store, third="a")
-    store._parts.writer._claimer._limits_by_queues.clear()  # type: ignore[union-attr]
+    store.opened().writer.claimer.limits_by_queues.clear()  # type: ignore[union-attr]
     with count_pages(store, monkeypatch) as after:
         assert await claimed(store, tools=["echo"], server="a") == ["third"]
     assert after["Claims"] <= 2 * before["Claims"] + 30

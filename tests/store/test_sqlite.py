@@ -9,13 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store.sqlite import SQLiteStore, batch_thread, database, statements
 from antiphon.store.sqlite.batch_thread import BatchResult, BatchThread
+from tests.support.polling import turns
 
 from .support import START, Clock, task
 
@@ -56,35 +59,41 @@ async def test_concurrent_appends_share_commits(sqlite: SQLiteStore) -> None:
 
 
 async def test_operations_of_successive_loop_turns_form_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_thread, "_MAX_GATHER_SECONDS", 10.0)  # longer than a slow machine takes
-    batches: list[int] = []
+    handed_over: list[int] = []
+
+    class Queue(SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            if item is not None:
+                handed_over.append(len(item))
+            super().put(item)
+
+    monkeypatch.setattr(batch_thread, "MAX_GATHER_SECONDS", 1e6)  # longer than a slow machine takes
+    monkeypatch.setattr(batch_thread, "SimpleQueue", Queue)
 
     def run(work: list[int]) -> BatchResult:
-        batches.append(len(work))
         return BatchResult([(number, None) for number in work])
 
     thread: BatchThread[int] = BatchThread("test", run, max_batch=100, max_queued=100)
     futures = []
     for number in range(5):
         futures.append(thread.submit(number))
-        time.sleep(0.002)  # long enough for the thread to start a batch  # noqa: ASYNC251
-        await asyncio.sleep(0)
+        await turns()
     assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
-    assert batches == [5]
+    assert handed_over == [5]
     await thread.close()
 
 
 async def test_callers_stay_together_although_some_start_while_a_batch_is_under_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(batch_thread, "_MAX_GATHER_SECONDS", 10.0)
+    monkeypatch.setattr(batch_thread, "MAX_GATHER_SECONDS", 1e6)
     batches: list[list[str]] = []
     is_under_way, go_on = threading.Event(), threading.Event()
 
     def run(work: list[str]) -> BatchResult:
         batches.append(work)
         is_under_way.set()
-        go_on.wait(10)
+        go_on.wait(60)
         return BatchResult([(each, None) for each in work])
 
     async def submit_again(done: asyncio.Future[str]) -> None:
@@ -92,10 +101,9 @@ async def test_callers_stay_together_although_some_start_while_a_batch_is_under_
 
     thread: BatchThread[str] = BatchThread("test", run, max_batch=100, max_queued=100)
     early = asyncio.create_task(submit_again(thread.submit("early")))
-    await asyncio.to_thread(is_under_way.wait, 10)
+    assert await asyncio.to_thread(is_under_way.wait, 60)
     late = thread.submit("late")
-    for _ in range(20):
-        await asyncio.sleep(0)
+    await turns(20)
     go_on.set()
     await asyncio.gather(early, late)
     assert batches == [["early"], ["late", "early, again"]]
@@ -105,10 +113,10 @@ async def test_callers_stay_together_although_some_start_while_a_batch_is_under_
 async def test_a_steady_stream_of_operations_does_not_delay_the_first_one(sqlite: SQLiteStore) -> None:
     first = asyncio.create_task(sqlite.create(task("first"), []))
     operations = []
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not first.done():
             operations.append(asyncio.create_task(sqlite.use_once(f"k{len(operations)}", until=START)))
-            await asyncio.sleep(0)
+            await turns()
     await asyncio.gather(*operations)
     assert await sqlite.get("first") is not None
 
@@ -154,20 +162,18 @@ async def test_a_task_can_be_created_and_appended_to_in_one_commit(sqlite: SQLit
 async def test_a_log_larger_than_sqlites_text_limit_is_read_in_parts(sqlite: SQLiteStore) -> None:
     await sqlite.create(task(), [("x", "y" * 1000) for _ in range(50)])
     await sqlite.get("a")
-    threads = sqlite._threads
-    assert threads is not None
-    assert threads.reader._connection is not None
-    threads.reader._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
+    threads = sqlite.opened()
+    assert threads.reader.connection is not None
+    threads.reader.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
     assert [entry.number for entry in await sqlite.read("a", limit=40)] == list(range(1, 41))
 
 
 async def test_an_entry_larger_than_sqlites_text_limit_is_an_error(sqlite: SQLiteStore) -> None:
     await sqlite.create(task(), [("x", "y" * 100), ("x", "y" * 9000), ("x", "y" * 100)])
     await sqlite.get("a")
-    threads = sqlite._threads
-    assert threads is not None
-    assert threads.reader._connection is not None
-    threads.reader._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
+    threads = sqlite.opened()
+    assert threads.reader.connection is not None
+    threads.reader.connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 5000)
     with pytest.raises(StoreUnavailable, match="cannot be read"):
         await sqlite.read("a")
     assert len(await sqlite.read("a")) == 3  # a new connection, without the limit
@@ -222,7 +228,7 @@ async def test_time_in_which_the_machine_stood_still_does_not_count_as_waiting(
 
     def clock() -> float:
         looked.set()
-        return time.monotonic() + ahead
+        return ahead
 
     monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     with locked(path):
@@ -230,34 +236,36 @@ async def test_time_in_which_the_machine_stood_still_does_not_count_as_waiting(
         for _ in range(3):
             looked.clear()
             ahead += 60
-            assert await asyncio.to_thread(looked.wait, 10)
+            assert await asyncio.to_thread(looked.wait, 60)
         assert not creating.done()
     await creating
     await store.close()
 
 
-async def test_a_busy_event_loop_does_not_starve_the_store(sqlite: SQLiteStore) -> None:
-    await asyncio.gather(*(sqlite.create(task(f"t{n}"), []) for n in range(16)))
-    busy = True
+async def test_a_busy_event_loop_blocks_for_a_batch_that_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A loop that is busy without pause keeps the thread waiting for the interpreter lock.
+    blocked, busy = threading.Event(), True
+
+    class Noted(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            blocked.set()
+            return super().wait(timeout)
+
+    monkeypatch.setattr(batch_thread, "threading", SimpleNamespace(Event=Noted, Thread=threading.Thread))
+
+    def run(work: list[str]) -> BatchResult:
+        return BatchResult([(blocked.wait(60), None) for _ in work])
 
     async def compute() -> None:
         while busy:
-            until = time.perf_counter() + 0.0005
-            while time.perf_counter() < until:
-                pass
-            await asyncio.sleep(0)
+            await turns()
 
     computing = asyncio.create_task(compute())
-    longest = 0.0
-    for version in range(20):
-        began = time.perf_counter()
-        await asyncio.gather(
-            *(sqlite.append(f"t{n}", [], expect=0, phase="ready", head=version) for n in range(16))
-        )
-        longest = max(longest, time.perf_counter() - began)
+    thread: BatchThread[str] = BatchThread("test", run, max_batch=100, max_queued=100)
+    assert await thread.submit("long"), "the loop did not block"
     busy = False
     await computing
-    assert longest < 1.0  # without blocking the loop it takes seconds
+    await thread.close()
 
 
 async def test_a_full_queue_refuses_operations(path: Path) -> None:
@@ -278,7 +286,7 @@ async def test_closing_finishes_queued_operations(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
     creating = [asyncio.create_task(store.create(task(f"t{n}"), [])) for n in range(1000)]
-    await asyncio.sleep(0)
+    await turns()
     await store.close()
     await asyncio.gather(*creating)
     assert fetch_number(path, "SELECT count(*) FROM tasks") == 1000
@@ -294,14 +302,13 @@ async def test_a_store_leaves_no_thread_behind(path: Path) -> None:
 
 
 async def test_the_file_is_polled_only_while_there_are_watchers(sqlite: SQLiteStore) -> None:
-    threads = sqlite._threads
-    assert threads is not None
+    threads = sqlite.opened()
     async with sqlite.watch("a"):
-        assert threads.poller._active.is_set()
+        assert threads.poller.active.is_set()
         async with sqlite.watch_ready():
             pass
-        assert threads.poller._active.is_set()
-    assert not threads.poller._active.is_set()
+        assert threads.poller.active.is_set()
+    assert not threads.poller.active.is_set()
 
 
 async def test_claims_of_a_cancelled_caller_are_released(sqlite: SQLiteStore, path: Path) -> None:
@@ -314,7 +321,7 @@ async def test_claims_of_a_cancelled_caller_are_released(sqlite: SQLiteStore, pa
             await claiming
     async with sqlite.watch_ready() as ready:
         while not (claims := await sqlite.claim("w", lease=1, limit=1)):
-            assert await ready.wait(10)
+            assert await ready.wait(60)
     assert [claim.record.id for claim in claims] == ["a"]
 
 
@@ -323,7 +330,7 @@ async def test_a_claim_cancelled_while_closing_lasts_until_its_lease_ends(
 ) -> None:
     await sqlite.create(task(), [])
     claiming = asyncio.create_task(sqlite.claim("gone", lease=100, limit=1))
-    await asyncio.sleep(0)
+    await turns()
     claiming.cancel()
     await sqlite.close()
     with pytest.raises(asyncio.CancelledError):

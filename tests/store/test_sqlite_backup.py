@@ -51,7 +51,7 @@ async def test_a_backup_ends_although_every_step_of_it_meets_a_new_commit(
     sqlite: SQLiteStore, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sqlite.create(task("first"), [("x", "y" * 100_000)])
-    monkeypatch.setattr("antiphon.store.sqlite.backup._STEP_PAGES", 1)
+    monkeypatch.setattr("antiphon.store.sqlite.backup.STEP_PAGES", 1)
     copied = asyncio.create_task(asyncio.to_thread(back_up, Database(str(path), 1.0), tmp_path / "backup.db"))
     created = 0
     while not copied.done():
@@ -68,7 +68,7 @@ def test_an_interrupted_backup_leaves_nothing_behind(
     def interrupt(path: Path) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("antiphon.store.sqlite.backup._check", interrupt)
+    monkeypatch.setattr("antiphon.store.sqlite.backup.check", interrupt)
     with pytest.raises(KeyboardInterrupt):
         back_up(Database(str(path), 1.0), tmp_path / "backup.db")
     assert not list(tmp_path.glob("backup*"))

@@ -153,10 +153,9 @@ async def test_a_directory_that_may_not_be_written_is_refused_at_once(public: Pa
 
 async def test_writes_succeed_again_after_a_file_was_read_only(sqlite: SQLiteStore) -> None:
     await sqlite.create(task("a"), [("x", 1)])
-    threads = sqlite._threads
-    assert threads is not None
-    assert threads.writer._connection is not None
-    threads.writer._connection.execute("PRAGMA query_only = ON")
+    threads = sqlite.opened()
+    assert threads.writer.connection is not None
+    threads.writer.connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreUnavailable, match=r"writable for this user.*No acknowledged write is lost"):
         await sqlite.create(task("b"), [("x", 1)])
     assert await sqlite.get("a") == task("a", version=1)

@@ -30,14 +30,16 @@ def oldest(path: Path) -> int:
     return number(path, "PRAGMA user_version")
 
 
-def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_url_names_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
     monkeypatch.chdir(tmp_path)
     assert isinstance(open_store("memory:"), MemoryStore)
-    relative, absolute = open_store("sqlite:///a/b.db"), open_store("sqlite:////var/c.db")
-    assert isinstance(relative, SQLiteStore)
-    assert isinstance(absolute, SQLiteStore)
-    assert relative._database.path == str(tmp_path / "a" / "b.db")
-    assert absolute._database.path == "/var/c.db"
+    for location in ("a/b.db", f"{tmp_path}/c.db"):
+        store = open_store(f"sqlite:///{location}")
+        assert isinstance(store, SQLiteStore)
+        await store.open()
+        assert (tmp_path / location).exists()
+        await store.close()
 
 
 @pytest.mark.parametrize(
@@ -227,9 +229,9 @@ async def test_tasks_are_there_after_the_store_is_reopened(path: Path) -> None:
 async def test_opening_an_open_store_does_nothing(path: Path) -> None:
     store = SQLiteStore(path)
     await store.open()
-    threads = store._threads
+    threads = store.opened()
     await store.open()
-    assert store._threads is threads
+    assert store.opened() is threads
     await store.close()
 
 

@@ -64,7 +64,7 @@ async def test_the_file_itself_shrinks_while_it_is_open(
 async def test_one_call_releases_a_bounded_number_of_pages(
     sqlite: SQLiteStore, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(free_space, "_MAX_PORTIONS", 2)
+    monkeypatch.setattr(free_space, "MAX_PORTIONS", 2)
     await fill(sqlite, 12)
     clock.forward(1)
     before = number(path, "PRAGMA page_count")

@@ -195,14 +195,16 @@ async def test_processes_count_bytes_at_the_same_time_in_postgres(postgres_url: 
         await store.close()
 
 
-async def test_sharers_without_tasks_leave_no_rows(postgres: PostgresStore, postgres_url: str) -> None:
+async def test_sharers_without_tasks_leave_no_rows(
+    postgres: PostgresStore, postgres_url: str, clock: Clock
+) -> None:
     for n in range(5):
         await postgres.create(task(f"t{n}", principal="", sharer=f"s{n}", expires=START), [ENTRY])
         await postgres.append(f"t{n}", [], expect=1, phase="ended", head={})
     await postgres.create(task("kept"), [ENTRY])
     while await postgres.expire():
         pass
-    later = PostgresStore(postgres_url, clock=postgres._clock)  # adds up the slots at its first look
+    later = PostgresStore(postgres_url, clock=clock)  # adds up the slots at its first look
     await later.open()
     await later.expire()
     assert await of(later, "ann", "", "s1") == [size(ENTRY), size(ENTRY), 0]
@@ -224,9 +226,8 @@ async def test_sharers_without_tasks_leave_no_rows_in_sqlite(sqlite: SQLiteStore
 
 async def test_stored_bytes_cost_the_same_with_many_tasks_in_sqlite(sqlite: SQLiteStore, path: Path) -> None:
     await sqlite.create(task(principal="", sharer="s", phase="waiting"), [ENTRY])
-    assert sqlite._threads is not None
     await of(sqlite, "s")
-    reading = sqlite._threads.reader._connection
+    reading = sqlite.opened().reader.connection
     assert reading is not None
     steps = []
     for count in (0, 20_000):

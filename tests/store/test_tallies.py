@@ -241,9 +241,8 @@ async def test_tasks_of_earlier_versions_are_counted_in_sqlite(sqlite: SQLiteSto
 
 async def test_numbers_cost_the_same_with_many_tasks_in_sqlite(sqlite: SQLiteStore, path: Path) -> None:
     await create_all(sqlite)
-    assert sqlite._threads is not None
     await sqlite.tallies()
-    connection = sqlite._threads.reader._connection
+    connection = sqlite.opened().reader.connection
     assert connection is not None
     steps = []
     for count in (0, 20_000):

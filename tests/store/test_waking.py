@@ -249,7 +249,7 @@ async def test_watchers_learn_that_a_task_woke(store: Store, clock: Clock) -> No
         async with store.watch(id) as watch, store.watch_ready() as ready:
             assert list(await wake) == [id]
             assert await watch.wait(30)
-            assert await ready.wait(5)
+            assert await ready.wait(30)
 
 
 async def test_a_tagged_task_is_found_and_woken(store: Store, clock: Clock) -> None:

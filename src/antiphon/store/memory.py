@@ -71,7 +71,7 @@ class MemoryStore:
         self._by_id: dict[str, StoredTask] = {}
         self._by_key: dict[int, StoredTask] = {}
         self._queues: dict[tuple[str, str], ReadyQueue] = {}  # by server and tool
-        self._turns = Turns()
+        self.turns = Turns()
         self._leases: list[tuple[int, int]] = []
         self._expiring = ExpiryQueue(lambda row: row.phase == "ended")
         self._overdue: dict[str, ExpiryQueue] = {}  # by server
@@ -140,7 +140,7 @@ class MemoryStore:
         self._counts[row.server, row.phase] += 1
         self._tallies.change(row, fresh.tallied)
         if rules.is_queued_again(row, before):
-            self._turns.assign(row, now)
+            self.turns.assign(row, now)
         self._changed(row)
         return True
 
@@ -148,7 +148,7 @@ class MemoryStore:
         """Add a new task, behind the others of its principal if it has to wait for a worker."""
         self._last_key = row.key
         if row.worker is None and rules.is_claimable(row):
-            self._turns.assign(row, row.created)
+            self.turns.assign(row, row.created)
         self._by_id[row.id] = self._by_key[row.key] = StoredTask(row, log)
         self._lists.add(row)
         self._servers.add(row.server)
@@ -201,7 +201,7 @@ class MemoryStore:
         self._tallies.change(row, status_of(row.phase, head))
         row.head = text
         if rules.is_queued_again(row, earlier):
-            self._turns.assign(row, now)
+            self.turns.assign(row, now)
         self._changed(row)
         return row.version
 
@@ -283,7 +283,7 @@ class MemoryStore:
             (_, key), name = heappop(tops)
             row, queue = self._by_key[key].row, self._queues[name]
             queue.pop()
-            self._turns.note_claim(row)
+            self.turns.note_claim(row)
             claims.append(Claim(rules.record_of(row), rules.claim(row, worker, now + length), self._now()))
             heappush(self._leases, (row.lease, key))
             if top := queue.first(self._by_key):
@@ -311,7 +311,7 @@ class MemoryStore:
             if length:
                 heappush(self._leases, (task.row.lease, task.row.key))
             if requeue:
-                self._turns.assign(task.row, task.row.created)
+                self.turns.assign(task.row, task.row.created)
             self._changed(task.row, grown=False)
 
     async def expire(self, *, limit: int = 1000) -> Sequence[Record]:
@@ -485,7 +485,7 @@ class MemoryStore:
             if task and task.row.lease == until:
                 task.row.lease = 0
                 self._queue_of(task.row).put(task.row)
-                self._turns.put(task.row)
+                self.turns.put(task.row)
 
     def _wake(self, keys: Sequence[int], encoded: Sequence[EncodedEntry], now: int) -> Sequence[str]:
         """Make waiting tasks ready; return their ids."""
@@ -499,7 +499,7 @@ class MemoryStore:
             self._counts[row.server, "waiting"] -= 1
             self._counts[row.server, "ready"] += 1
             self._tallies.change(row, "ready")
-            self._turns.assign(row, now)
+            self.turns.assign(row, now)
             self._changed(row)
             ids.append(row.id)
         return ids
@@ -531,9 +531,9 @@ class MemoryStore:
         self._overdue.setdefault(row.server, ExpiryQueue(_has_not_ended)).put(row)
         if claimable := rules.is_claimable(row):
             self._queue_of(row).put(row)
-            self._turns.put(row)
+            self.turns.put(row)
         else:
-            self._turns.remove(row)
+            self.turns.remove(row)
         self._watchers.notify((row.id,) if grown else (), claimable)
 
 

@@ -22,18 +22,18 @@ class Turns:
 
     def __init__(self) -> None:
         self._reached: dict[str, int] = {}  # by server
-        self._queues: dict[tuple[str, str], _PrincipalQueue] = {}  # by server and principal
+        self.queues: dict[tuple[str, str], _PrincipalQueue] = {}  # by server and principal
 
     def assign(self, row: Row, since: int) -> None:
         """Assign a turn to a task that has to wait behind the others of its principal (see `next_turn`)."""
-        queue = self._queues.get((row.server, row.principal))
+        queue = self.queues.get((row.server, row.principal))
         last = 0 if queue is None else queue.last_turn()
         row.turn = rules.next_turn(since, max(last, self._reached.get(row.server, 0)))
 
     def put(self, row: Row) -> None:
         """Add a claimable task, if it has a turn."""
         if row.turn is not None:
-            self._queues.setdefault((row.server, row.principal), _PrincipalQueue()).put(row)
+            self.queues.setdefault((row.server, row.principal), _PrincipalQueue()).put(row)
 
     def note_claim(self, row: Row) -> None:
         """Note that a worker claims a task."""
@@ -46,33 +46,33 @@ class Turns:
         if row.turn is None:
             return
         name = row.server, row.principal
-        queue = self._queues.get(name)
+        queue = self.queues.get(name)
         if queue is not None and queue.remove(row):
-            del self._queues[name]
+            del self.queues[name]
 
 
 class _PrincipalQueue:
     """The tasks of one principal, for the largest of their turns. Removed tasks leave the heap later."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int]] = []  # negative turns, and keys
-        self._members: set[int] = set()
+        self.heap: list[tuple[int, int]] = []  # negative turns, and keys
+        self.members: set[int] = set()
 
     def put(self, row: Row) -> None:
-        if row.key not in self._members:
-            self._members.add(row.key)
+        if row.key not in self.members:
+            self.members.add(row.key)
             turn, key = rules.queue_position(row)
-            heappush(self._heap, (-turn, key))
+            heappush(self.heap, (-turn, key))
 
     def remove(self, row: Row) -> bool:
         """Remove a task; return true if no task is left."""
-        self._members.discard(row.key)
-        if len(self._heap) > max(_MIN_COMPACTED_ITEMS, 2 * len(self._members)):
-            self._heap = [item for item in self._heap if item[1] in self._members]
-            heapify(self._heap)
-        return not self._members
+        self.members.discard(row.key)
+        if len(self.heap) > max(_MIN_COMPACTED_ITEMS, 2 * len(self.members)):
+            self.heap = [item for item in self.heap if item[1] in self.members]
+            heapify(self.heap)
+        return not self.members
 
     def last_turn(self) -> int:
-        while self._heap[0][1] not in self._members:
-            heappop(self._heap)
-        return -self._heap[0][0]
+        while self.heap[0][1] not in self.members:
+            heappop(self.heap)
+        return -self.heap[0][0]

@@ -105,7 +105,7 @@ class FileArtifacts:
         position = decode_cursor(cursor)
 
         def read_page() -> ArtifactPage:
-            records = self._records(self._principal_folder(principal).name)
+            records = self._records(self.principal_folder(principal).name)
             return newest_page(records, now=now, position=position, limit=limit)
 
         return await self._run("read", read_page)
@@ -152,11 +152,12 @@ class FileArtifacts:
         for suffix in ("json", "data"):
             self._path(principal, id, suffix).unlink(missing_ok=True)
 
-    def _principal_folder(self, principal: str) -> Path:
+    def principal_folder(self, principal: str) -> Path:
+        """Return the folder of a principal's artifacts."""
         return self._folder / hashlib.sha256(principal.encode()).hexdigest()[:32]
 
     def _path(self, principal: str, id: str, suffix: str) -> Path:
-        return self._principal_folder(principal) / f"{id}.{suffix}"
+        return self.principal_folder(principal) / f"{id}.{suffix}"
 
     async def _run(self, doing: str, work: Callable[[], T]) -> T:
         try:

@@ -54,7 +54,8 @@ class SQLiteArtifacts(DatabaseArtifacts):
     def __init__(self, path: str, *, busy_timeout: float = 5.0) -> None:
         self._database = Database(path, busy_timeout=busy_timeout)
         self._thread: ThreadPoolExecutor | None = None
-        self._connection: sqlite3.Connection | None = None
+        self.connection: sqlite3.Connection | None = None
+        """The connection of the thread; `None` while the store is closed."""
 
     async def open(self) -> None:
         """Open the file, and create it if it does not exist."""
@@ -64,11 +65,11 @@ class SQLiteArtifacts(DatabaseArtifacts):
 
     async def close(self) -> None:
         """Close the file."""
-        if self._connection is not None:
-            await self._run("closed", self._connection.close)
+        if self.connection is not None:
+            await self._run("closed", self.connection.close)
         if self._thread is not None:
             self._thread.shutdown()
-        self._thread = self._connection = None
+        self._thread = self.connection = None
 
     async def sweep(self, *, now: int, max_total_bytes: int, max_artifacts: int = MANY) -> None:
         """Delete expired artifacts, evict others beyond the limits, and release the space of deleted ones."""
@@ -81,7 +82,7 @@ class SQLiteArtifacts(DatabaseArtifacts):
         prepare(self._database)
         connection = self._database.connect("write")
         connection.execute("PRAGMA cache_size = -2048")  # small: chunks are rarely read again soon
-        self._connection = connection
+        self.connection = connection
         for statement in _TABLES:
             self._database.retry_while_busy(partial(connection.execute, statement))
 
@@ -93,7 +94,7 @@ class SQLiteArtifacts(DatabaseArtifacts):
             )
 
     def _transact(self, *statements: _Statement) -> None:
-        connection = self._connection
+        connection = self.connection
         assert connection is not None
         self._database.file.verify()
         self._database.begin(connection)
@@ -110,9 +111,9 @@ class SQLiteArtifacts(DatabaseArtifacts):
 
     async def _rows(self, statement: str, *values: Any) -> list[Any]:
         def fetch() -> list[Any]:
-            assert self._connection is not None
+            assert self.connection is not None
             self._database.file.verify()
-            return self._connection.execute(*_with_numbers(statement, values)).fetchall()
+            return self.connection.execute(*_with_numbers(statement, values)).fetchall()
 
         return await self._run("read", fetch)
 

@@ -63,7 +63,7 @@ class Batcher(Generic[Operation]):
         self._conflict_keys = conflict_keys
         self._loop = asyncio.get_running_loop()
         self._queue: deque[Job[Operation]] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self.running: set[asyncio.Task[None]] = set()
         self._is_scheduled = False
         self._closed = False
 
@@ -84,17 +84,17 @@ class Batcher(Generic[Operation]):
         """Refuse new operations, and wait until all queued ones are done."""
         self._closed = True
         self._start_batches()
-        while self._running:
-            await asyncio.wait(set(self._running))
+        while self.running:
+            await asyncio.wait(set(self.running))
 
     def _start_batches(self) -> None:
         self._is_scheduled = False
-        while self._queue and len(self._running) < self._max_running:
+        while self._queue and len(self.running) < self._max_running:
             jobs = self._next_batch()
             if not jobs:
                 continue
             task = self._loop.create_task(self._run_batch(jobs))
-            self._running.add(task)
+            self.running.add(task)
             task.add_done_callback(self._batch_ended)
 
     def _next_batch(self) -> list[Job[Operation]]:
@@ -116,7 +116,7 @@ class Batcher(Generic[Operation]):
         return jobs
 
     def _batch_ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self.running.discard(task)
         self._start_batches()
 
     async def _run_batch(self, jobs: list[Job[Operation]]) -> None:

@@ -41,8 +41,8 @@ class ChangeListener:
         self._watchers = watchers
         self._interval = interval
         self._connection = ReconnectingConnection(database)
-        self._listening: asyncpg.Connection | None = None
-        self._id_by_digest: dict[str, str] = {}
+        self.listening: asyncpg.Connection | None = None
+        self.id_by_digest: dict[str, str] = {}
         self._task_states: dict[str, str] = {}
         self._settled_message = 0
         self._settled_transaction = 0
@@ -77,10 +77,10 @@ class ChangeListener:
 
     def add_task(self, id: str) -> None:
         """Recognize the notifications of a task that a caller is about to watch."""
-        if len(self._id_by_digest) > 2 * len(self._watchers.watched_tasks) + _SPARE_DIGESTS:
+        if len(self.id_by_digest) > 2 * len(self._watchers.watched_tasks) + _SPARE_DIGESTS:
             watched = self._watchers.watched_tasks
-            self._id_by_digest = {task_digest(escape_text(task)): task for task in watched}
-        self._id_by_digest[task_digest(escape_text(id))] = id
+            self.id_by_digest = {task_digest(escape_text(task)): task for task in watched}
+        self.id_by_digest[task_digest(escape_text(id))] = id
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -98,7 +98,7 @@ class ChangeListener:
                 if self._announced:
                     await self._fetch_announced()
                 else:
-                    await self._poll()
+                    await self.poll()
             except StoreUnavailable as error:
                 logger.debug("Cannot look for changes of other processes; retrying: %s", error)
             except asyncpg.PostgresError as error:
@@ -107,16 +107,16 @@ class ChangeListener:
     async def _listen(self) -> bool:
         """Listen on the current connection; return true if the connection is new."""
         connection = await self._connection.connect()
-        if connection is self._listening:
+        if connection is self.listening:
             return False
         try:
             await connection.add_listener(self._database.schema, self._on_notification)
         except CONNECTION_LOST as error:
             raise self._database.explain(error, "reached") from error
-        if self._listening is None:
+        if self.listening is None:
             rows = await self._connection.fetch(sql("last_message"), retry=True)
             self._settled_message = rows[0][0]
-        self._listening = connection
+        self.listening = connection
         self._task_states = {}
         self._settled_transaction = 0
         return True
@@ -135,7 +135,7 @@ class ChangeListener:
             self._announced += map(int, names)
             self._wakeup.set()
             return
-        ids = [id for digest in names if (id := self._id_by_digest.get(digest)) is not None]
+        ids = [id for digest in names if (id := self.id_by_digest.get(digest)) is not None]
         self._watchers.notify(ids, flag == "1")
         if names != [""]:
             self._watchers.notify_of_any()
@@ -149,7 +149,7 @@ class ChangeListener:
         self._deliver(rows)
         self._delivered.update(numbers)
 
-    async def _poll(self) -> None:
+    async def poll(self) -> None:
         """Look for messages and for changes of the watched tasks that no notification named."""
         topics = [escape_text(topic) for topic in self._watchers.subscribed_topics]
         rows = await self._connection.fetch(

@@ -95,7 +95,7 @@ class Claimer:
         self._connection = connection
         self._unreadable = unreadable
         self._clock = clock
-        self._limits_by_queues: dict[tuple[_Queue, ...], _Limits] = {}
+        self.limits_by_queues: dict[tuple[_Queue, ...], _Limits] = {}
         self._last_time = 0
         self._turns: dict[str, int] = {}  # the largest turns that this process has claimed, by server
         self._recorded_turns: dict[str, int] = {}
@@ -104,7 +104,7 @@ class Claimer:
     def note_time(self, now: int) -> None:
         """Begin all searches at the start again if the clock went back: a lease may end before the limits."""
         if now < self._last_time:
-            self._limits_by_queues.clear()
+            self.limits_by_queues.clear()
         self._last_time = now
 
     async def claim(self, operation: ClaimTasks) -> list[Claim]:
@@ -168,7 +168,7 @@ class Claimer:
     ) -> tuple[int, list[Any]]:
         """Claim tasks of some queues; return the time and the rows of the tasks."""
         connection, began = await self._connection.connect(), time.monotonic()
-        limits = self._limits_by_queues.pop(queues, None)
+        limits = self.limits_by_queues.pop(queues, None)
         if limits is None or limits.connection is not connection or began >= limits.full_search_at:
             limits = _from_start(queues)
         found, claimed = await self._search(values, queues, limits)
@@ -176,9 +176,9 @@ class Claimer:
             limits = _from_start(queues)
             found, claimed = await self._search(values, queues, limits)
         full_search_at = next_full_search(began) if limits.since is None else limits.full_search_at
-        while len(self._limits_by_queues) >= _MAX_SEARCHES:
-            del self._limits_by_queues[next(iter(self._limits_by_queues))]
-        self._limits_by_queues[queues] = _next_limits(found, connection, full_search_at)
+        while len(self.limits_by_queues) >= _MAX_SEARCHES:
+            del self.limits_by_queues[next(iter(self.limits_by_queues))]
+        self.limits_by_queues[queues] = _next_limits(found, connection, full_search_at)
         self.note_time(found["now"])
         return found["now"], claimed
 

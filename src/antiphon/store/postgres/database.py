@@ -17,7 +17,7 @@ _DEFAULT_SCHEMA = "antiphon"
 _EXTRA_TIMEOUT_SECONDS = 2.0
 """How much longer than PostgreSQL we wait for a statement. PostgreSQL must give up first: it might complete
 a statement long after we gave up."""
-_MIN_POSTGRES_VERSION = 14
+MIN_POSTGRES_VERSION = 14
 """The first version that has everything `write.sql` uses."""
 
 _POOLER_CHECKS = 3
@@ -101,10 +101,10 @@ class Database:
         connection = await self._connect()
         try:
             version = connection.get_server_version().major
-            if version < _MIN_POSTGRES_VERSION:
+            if version < MIN_POSTGRES_VERSION:
                 raise StoreUnavailable(
                     f"PostgreSQL {version} at {self.display_url} is too old: "
-                    f"install PostgreSQL {_MIN_POSTGRES_VERSION} or later."
+                    f"install PostgreSQL {MIN_POSTGRES_VERSION} or later."
                 )
             settings = {
                 **_SETTINGS,

@@ -27,10 +27,10 @@ _MIGRATION_LOCK = 0x416E7470
 _MIGRATION_TIMEOUT_SECONDS = 3600.0
 """How long a migration, or the wait for another process that migrates, may take: tables may be large."""
 
-_TABLE_LOCK_SECONDS = 5
+TABLE_LOCK_SECONDS = 5
 """How long a migration may wait for a table that others use. All other processes wait behind it meanwhile."""
 
-_CREATE_VERSIONS_TABLE = """
+CREATE_VERSIONS_TABLE = """
     CREATE TABLE IF NOT EXISTS schema_versions (
         version integer PRIMARY KEY, oldest integer NOT NULL, at timestamptz NOT NULL DEFAULT now()
     )
@@ -57,7 +57,7 @@ async def prepare(database: Database, steps: Sequence[str] | None = None, *, old
                 await connection.execute(
                     "SELECT pg_advisory_xact_lock($1)", _MIGRATION_LOCK, timeout=_MIGRATION_TIMEOUT_SECONDS
                 )
-                await connection.execute(f"SET LOCAL lock_timeout = '{_TABLE_LOCK_SECONDS}s'")
+                await connection.execute(f"SET LOCAL lock_timeout = '{TABLE_LOCK_SECONDS}s'")
                 await _migrate(database, connection, steps, oldest)
     except (asyncpg.PostgresError, *CONNECTION_LOST) as error:
         raise database.explain(error, "opened") from error
@@ -77,7 +77,7 @@ async def _migrate(
             f"The schema {database.schema!r} of {database.display_url} belongs to another program: "
             "name another schema in the URL, with ?schema=."
         )
-    await connection.execute(_CREATE_VERSIONS_TABLE)
+    await connection.execute(CREATE_VERSIONS_TABLE)
     for number, script in enumerate(steps[version:], version + 1):
         await connection.execute(script, timeout=_MIGRATION_TIMEOUT_SECONDS)
         await connection.execute(

@@ -303,7 +303,7 @@ class Reader:
                 job.succeed(Page((), None))
                 continue
             statement = list_sql(list_name(field, wanted.filter), oldest_first=wanted.oldest_first)
-            values = self._list_values(wanted, wanted.limit + 1)
+            values = self.list_values(wanted, wanted.limit + 1)
             rows = await connection.fetch(statement, *values, retry=True)
             _finish(job, self._to_page, rows, wanted.limit, wanted.cursor_after)
 
@@ -313,11 +313,12 @@ class Reader:
             if (field := await best_search(connection, wanted)) is None:
                 job.succeed(0)
                 continue
-            values = self._list_values(wanted, wanted.limit)
+            values = self.list_values(wanted, wanted.limit)
             rows = await connection.fetch(count_sql(list_name(field, wanted.filter)), *values, retry=True)
             job.succeed(rows[0][0])
 
-    def _list_values(self, wanted: TaskList, limit: int) -> list[Any]:
+    def list_values(self, wanted: TaskList, limit: int) -> list[Any]:
+        """Return the values of a statement that lists."""
         filter = wanted.filter
         return [
             *wanted.position,

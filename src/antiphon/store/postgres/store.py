@@ -93,7 +93,7 @@ _READ_CONNECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
+class Parts:
     """The parts of an open store."""
 
     writer: Writer
@@ -130,7 +130,7 @@ class PostgresStore:
         self._poll_interval = poll_interval
         self._max_queued = max_queued
         self._watchers = Watchers()
-        self._parts: _Parts | None = None
+        self._parts: Parts | None = None
         self._statements = 0
         self.commit_stats = CommitStats()
         """The commits of this store since it was created."""
@@ -174,7 +174,7 @@ class PostgresStore:
             max_queued=self._max_queued,
             max_running=_READ_CONNECTIONS,
         )
-        self._parts = _Parts(writer, reader, listener, writing, reading)
+        self._parts = Parts(writer, reader, listener, writing, reading)
 
     async def close(self) -> None:
         parts, self._parts = self._parts, None
@@ -314,7 +314,7 @@ class PostgresStore:
         return held
 
     def lease_keeper(self) -> PostgresLeaseKeeper:
-        self._opened()
+        self.opened()
         return PostgresLeaseKeeper(self._database, self._now)
 
     async def release(self, id: str, token: int, *, delay: float = 0.0, requeue: bool = False) -> None:
@@ -413,15 +413,15 @@ class PostgresStore:
         return first
 
     def watch(self, id: str) -> AbstractAsyncContextManager[Watch]:
-        self._opened().listener.add_task(id)
+        self.opened().listener.add_task(id)
         return self._watchers.watch(id)
 
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
-        self._opened()
+        self.opened()
         return self._watchers.watch_ready()
 
     def watch_all(self) -> AbstractAsyncContextManager[Watch]:
-        self._opened()
+        self.opened()
         return self._watchers.watch_all()
 
     async def publish(self, topic: str, data: Any) -> None:
@@ -429,19 +429,20 @@ class PostgresStore:
         await self._write(Publish(topic, rules.encode_json(data)))
 
     def subscribe(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        self._opened()
+        self.opened()
         return self._watchers.subscribe(topic)
 
-    def _opened(self) -> _Parts:
+    def opened(self) -> Parts:
+        """Return the parts of the open store; raises `StoreUnavailable` if it is not open."""
         if self._parts is None:
             raise unavailable.not_open()
         return self._parts
 
     def _write(self, operation: WriteOperation) -> asyncio.Future[Any]:
-        return self._opened().writing.submit(operation)
+        return self.opened().writing.submit(operation)
 
     def _read(self, operation: ReadOperation) -> asyncio.Future[Any]:
-        return self._opened().reading.submit(operation)
+        return self.opened().reading.submit(operation)
 
     def _release(self, claim: Claim) -> asyncio.Future[Any]:
         return self._write(Release(claim.record.id, claim.token))

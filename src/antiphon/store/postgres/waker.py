@@ -27,7 +27,7 @@ from antiphon.store.rules import MAX_INT64, EncodedEntry
 
 __all__ = ["WakeTagged", "WakeTasks", "Waker"]
 
-_SLACK_MILLISECONDS = 15_000
+SLACK_MILLISECONDS = 15_000
 """How far a search goes back before the last one; `wake.sql` has the same number. A statement that makes a
 task wait takes less."""
 _NEVER = -MAX_INT64
@@ -68,7 +68,7 @@ class Waker:
 
     def __init__(self, context: WriteContext) -> None:
         self._context = context
-        self._limits: dict[tuple[str, ...] | None, _Limits] = {}
+        self.limits: dict[tuple[str, ...] | None, _Limits] = {}
 
     async def wake(self, operation: WakeTasks | WakeTagged) -> list[str]:
         """Wake tasks, and return their ids; raises `StoreUnavailable`."""
@@ -81,17 +81,17 @@ class Waker:
     async def _wake_due(self, operation: WakeTasks) -> list[Any]:
         servers, began = operation.servers, time.monotonic()
         connection = await self._context.connection.connect()
-        limits = self._limits.pop(servers, None)
+        limits = self.limits.pop(servers, None)
         if limits is not None and (limits.connection is not connection or began >= limits.full_search_at):
             limits = None
         rows = await self._search(operation, escape_texts(servers), limits.after if limits else _NEVER)
         full_search_at = limits.full_search_at if limits else next_full_search(began)
-        after, skipped = rows[0]["now"] - _SLACK_MILLISECONDS, rows[0]["skipped"]
+        after, skipped = rows[0]["now"] - SLACK_MILLISECONDS, rows[0]["skipped"]
         if skipped is not None:
             after = min(after, skipped - 1)
-        while len(self._limits) >= _MAX_SEARCHES:
-            del self._limits[next(iter(self._limits))]
-        self._limits[servers] = _Limits(after, full_search_at, connection)
+        while len(self.limits) >= _MAX_SEARCHES:
+            del self.limits[next(iter(self.limits))]
+        self.limits[servers] = _Limits(after, full_search_at, connection)
         return rows
 
     async def _search(self, operation: WakeTasks, servers: list[str] | None, after: int) -> list[Any]:

@@ -58,7 +58,7 @@ _PROBE_KEY = "\1probe"
 """The key that probes record. `escape_text` never returns it, so it is no caller's key."""
 _COUNT_SLOTS = 251
 """Rows per phase in the `counts` table. A prime, so that the random origins spread evenly over the rows."""
-_MAX_SLOT_USES = 100
+MAX_SLOT_USES = 100
 """Changes of the counts in one slot, before the process goes on with another one."""
 
 
@@ -171,9 +171,9 @@ class Writer:
         self._slot_uses = 0
         self._deleted_message = 0
         self._clock = clock
-        self._claimer = Claimer(self.connection, clock, unreadable)
+        self.claimer = Claimer(self.connection, clock, unreadable)
         context = WriteContext(self.connection, clock, database.schema, origin, self._slot)
-        self._waker = Waker(context)
+        self.waker = Waker(context)
         self._expirer = Expirer(context)
         self._events = EventLog(context)
         self._restorer = Restorer(context)
@@ -183,13 +183,13 @@ class Writer:
 
     async def close(self) -> None:
         """Record the last turns for other processes, and close the connection."""
-        await self._claimer.record_turns(at_once=True)
+        await self.claimer.record_turns(at_once=True)
         await self.connection.close()
 
     async def run(self, jobs: _Jobs) -> None:
         """Run a batch, and end each of its jobs. Searches come last, so that they find the other changes."""
         if (now := self._clock()) is not None:
-            self._claimer.note_time(now)
+            self.claimer.note_time(now)
         for kinds, handler in (
             ((Create, Append), self._write),
             ((Restore,), self._restore),
@@ -236,7 +236,7 @@ class Writer:
         creates = [job for job in jobs if isinstance(job.operation, Create)]
         appends = [job for job in jobs if isinstance(job.operation, Append)]
         if any(job.operation.phase == "ready" and job.operation.token is None for job in appends):
-            await self._claimer.record_turns(at_once=True)  # a trigger reads them if the task has waited
+            await self.claimer.record_turns(at_once=True)  # a trigger reads them if the task has waited
         values = (
             *columns((_create_row(job.operation) for job in creates), 12),
             *columns((_append_row(job.operation) for job in appends), 9),
@@ -252,7 +252,7 @@ class Writer:
             self._origin,
             *_wait_columns([job.operation.row for job in creates]),
             *_wait_columns([job.operation for job in appends]),
-            await self._claimer.next_turns([_waiting_row(job.operation) for job in creates]),
+            await self.claimer.next_turns([_waiting_row(job.operation) for job in creates]),
             _deadlines([job.operation for job in appends]),
             [escape_text(job.operation.row.sharer) for job in creates],
             [rules.size_of(job.operation.entries) for job in creates],
@@ -282,11 +282,11 @@ class Writer:
             else:
                 job.succeed(row["version"])
         if refused:
-            await self._explain_refusals(refused)
+            await self.explain_refusals(refused)
 
     async def _restore(self, jobs: _Jobs) -> None:
         operations = [job.operation for job in jobs]
-        turns = await self._claimer.next_turns([operation.row for operation in operations])
+        turns = await self.claimer.next_turns([operation.row for operation in operations])
         rows = await self._restorer.restore(operations, turns)
         restored = {unescape_text(row["id"]) for row in rows}
         self._count(len(restored))
@@ -304,7 +304,7 @@ class Writer:
             self._watchers.notify([row.id] if rows else [], any(found["free"] for found in rows))
             job.succeed(bool(rows))
 
-    async def _explain_refusals(self, jobs: _Jobs) -> None:
+    async def explain_refusals(self, jobs: _Jobs) -> None:
         """Fail refused appends with the reason. An append that is allowed by now was refused as stale."""
         ids = [escape_text(job.operation.id) for job in jobs]
         rows = await self.connection.fetch(sql("task_rows"), ids, self._clock(), retry=True)
@@ -350,7 +350,7 @@ class Writer:
         ]
         requeued = [claim[:2] for claim, job in zip(claims, jobs, strict=True) if job.operation.requeue]
         if requeued:
-            await self._claimer.record_turns(at_once=True)
+            await self.claimer.record_turns(at_once=True)
             await self.connection.fetch(sql("requeue"), *columns(requeued, 2), retry=True)
         rows = await self.connection.fetch(
             sql("release"),
@@ -392,19 +392,19 @@ class Writer:
         await self._events.delete_old_for(len(jobs))
 
     async def _wake(self, jobs: _Jobs) -> None:
-        await self._claimer.record_turns(at_once=True)  # the statement reads them
+        await self.claimer.record_turns(at_once=True)  # the statement reads them
         for job in jobs:
-            ids = await self._waker.wake(job.operation)
+            ids = await self.waker.wake(job.operation)
             self._count(len(ids))
             self._watchers.notify(ids, bool(ids))
             job.succeed(ids)
 
     async def _claim(self, jobs: _Jobs) -> None:
         for job in jobs:
-            claims = await self._claimer.claim(job.operation)
+            claims = await self.claimer.claim(job.operation)
             self._count(len(claims))
             job.succeed(claims)
-        await self._claimer.record_turns()
+        await self.claimer.record_turns()
 
     async def _expire(self, jobs: _Jobs) -> None:
         await self._events.delete_old()
@@ -424,7 +424,7 @@ class Writer:
         While another transaction is open for long, each change of a row makes the next one slower.
         """
         self._slot_uses += 1
-        if self._slot_uses > _MAX_SLOT_USES:
+        if self._slot_uses > MAX_SLOT_USES:
             self._slot_number, self._slot_uses = secrets.randbelow(_COUNT_SLOTS), 1
         return self._slot_number
 

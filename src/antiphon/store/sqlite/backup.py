@@ -16,9 +16,9 @@ from antiphon.store.private_files import create_private_file
 from antiphon.store.sqlite.database import Database
 from antiphon.store.sqlite.migrations import check_application
 
-__all__ = ["Backup", "back_up"]
+__all__ = ["Backup", "back_up", "check"]
 
-_STEP_PAGES = 4096
+STEP_PAGES = 4096
 """Pages copied in one step, 16 megabytes. Ctrl-C takes effect between two steps."""
 
 _COUNT_TASKS = "SELECT sum(tasks) FROM counts"
@@ -44,7 +44,7 @@ def back_up(database: Database, target: Path) -> Backup:
     partial.unlink(missing_ok=True)
     try:
         _copy(database, partial)
-        tasks = _check(partial)
+        tasks = check(partial)
         _flush_to_disk(partial)
         _check_is_new(target)
         partial.rename(target)
@@ -68,13 +68,13 @@ def _copy(database: Database, target: Path) -> None:
         # The whole copy reads from one transaction. Otherwise it would start again with every commit.
         source.execute("BEGIN")
         check_application(database, source)
-        source.backup(copy, pages=_STEP_PAGES)
+        source.backup(copy, pages=STEP_PAGES)
     finally:
         copy.close()
         source.close()
 
 
-def _check(path: Path) -> int:
+def check(path: Path) -> int:
     """Check the copy, turn it into a single file without a log, and return the number of tasks."""
     connection = sqlite3.connect(path, isolation_level=None)
     try:

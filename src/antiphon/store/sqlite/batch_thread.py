@@ -43,7 +43,7 @@ class BatchResult:
     ready: bool = False
 
 
-_MAX_GATHER_SECONDS = 0.004
+MAX_GATHER_SECONDS = 0.004
 """How long operations are gathered if new ones keep arriving: about the duration of a commit."""
 _FIRST_STALL_SECONDS = 0.005
 """How long a batch may take before the loop first blocks for it. The time doubles after each block."""
@@ -129,7 +129,7 @@ class BatchThread(Generic[Work]):
         self._gathered_before = len(self._gathered)
         self._idle_turns = 0 if has_grown else self._idle_turns + 1
         elapsed = self._loop.time() - self._gathering_since
-        if self._closed or self._idle_turns == self._max_idle_turns or elapsed >= _MAX_GATHER_SECONDS:
+        if self._closed or self._idle_turns == self._max_idle_turns or elapsed >= MAX_GATHER_SECONDS:
             self._hand_over()
         else:
             self._loop.call_soon(self._gather)

@@ -53,7 +53,7 @@ class ChangePoller:
         self._data_version = -1
         self._last_commit = -1
         self._last_message = 0
-        self._active = threading.Event()
+        self.active = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="antiphon-store-poller", daemon=True)
 
@@ -65,21 +65,21 @@ class ChangePoller:
     def set_idle(self, idle: bool) -> None:
         """Pause polling, or resume it."""
         if idle:
-            self._active.clear()
+            self.active.clear()
         else:
-            self._active.set()
+            self.active.set()
 
     def close(self) -> None:
         """End the thread."""
         self._closed.set()
-        self._active.set()
+        self.active.set()
         if self._thread.ident is not None:
             self._thread.join()
         self._disconnect()
 
     def _run(self) -> None:
         while not self._closed.wait(self._interval):
-            self._active.wait()
+            self.active.wait()
             try:
                 self._poll()
             except (sqlite3.Error, msgspec.MsgspecError, StoreUnavailable) as error:

@@ -28,7 +28,7 @@ _MIN_FREE_SHARE = 0.25
 """The share of a file's pages that may be free."""
 _PORTION_PAGES = 512
 """Pages released in one transaction, so that other writers do not wait long for their turn."""
-_MAX_PORTIONS = 16
+MAX_PORTIONS = 16
 """Transactions in one call. A large file becomes small over several calls."""
 
 
@@ -50,7 +50,7 @@ def release_free_pages(database: Database) -> None:
     """
     connection = database.connect("write")
     try:
-        for _ in range(_MAX_PORTIONS):
+        for _ in range(MAX_PORTIONS):
             free, pages, _, mode = connection.execute(FREE_PAGES).fetchone()
             if not is_worth_releasing(free, pages, mode):
                 break

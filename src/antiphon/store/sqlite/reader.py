@@ -78,7 +78,7 @@ class Reader:
         self._unreadable = unreadable or UnreadableRecords(database.path)
         self._unreadable_events = UnreadableRecords(database.path, kind="event")
         self._clock = clock
-        self._connection: sqlite3.Connection | None = None
+        self.connection: sqlite3.Connection | None = None
 
     def run(self, operations: list[ReadOperation]) -> BatchResult:
         """Run all reads; each gets its own result."""
@@ -94,7 +94,7 @@ class Reader:
 
     def close(self) -> None:
         """Close the connection."""
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         if connection is not None:
             connection.close()
 
@@ -133,7 +133,7 @@ class Reader:
         values = self._list_values(wanted, wanted.limit + 1)
         found: _Found = {}
         with self._snapshot():
-            for search, value in self._searches(wanted):
+            for search, value in self.searches(wanted):
                 query = partial(statements.list_records, search, oldest_first=wanted.oldest_first)
                 found |= self._find(query, [{**values, "value": value}])
         return _page_of(
@@ -144,7 +144,7 @@ class Reader:
         """Return how many tasks a list has, up to its limit."""
         values, count = self._list_values(wanted, wanted.limit), 0
         with self._snapshot():
-            for search, value in self._searches(wanted):
+            for search, value in self.searches(wanted):
                 query = statements.count_records(search)
                 count += self._one(query, {**values, "value": value, "limit": wanted.limit - count})[0]
         return count
@@ -163,7 +163,7 @@ class Reader:
             "outcome": wanted.filter.outcome,
         }
 
-    def _searches(self, wanted: TaskList) -> list[tuple[statements.Search, str | None]]:
+    def searches(self, wanted: TaskList) -> list[tuple[statements.Search, str | None]]:
         """Return searches that together find all tasks of a list, each task once.
 
         Each is the name of a search and its value. If several fields can be searched, the tallies say which
@@ -341,8 +341,8 @@ class Reader:
         try:
             yield
         finally:
-            if self._connection is not None and self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            if self.connection is not None and self.connection.in_transaction:
+                self.connection.execute("ROLLBACK")
 
     def _names(self, query: str, values: Any) -> list[str]:
         """Return the names in a JSON list. A damaged name is replaced by one that no task has."""
@@ -350,14 +350,14 @@ class Reader:
 
     def _one_damaged(self, query: str, values: Any) -> Any:
         """Return the row that a query finds, although some of its text may not be UTF-8."""
-        if self._connection is None:
-            self._connection = self._database.connect("read")
-        self._connection.text_factory = _decode_damaged
+        if self.connection is None:
+            self.connection = self._database.connect("read")
+        self.connection.text_factory = _decode_damaged
         try:
             return self._one(query, values)
         finally:
-            if self._connection is not None:
-                self._connection.text_factory = str
+            if self.connection is not None:
+                self.connection.text_factory = str
 
     def _try(self, run: Callable[[Reader], Any]) -> OperationResult:
         try:
@@ -370,9 +370,9 @@ class Reader:
 
     def _one(self, query: str, values: Any) -> Any:
         self._database.file.verify()
-        if self._connection is None:
-            self._connection = self._database.connect("read")
-        return self._connection.execute(query, values).fetchone()
+        if self.connection is None:
+            self.connection = self._database.connect("read")
+        return self.connection.execute(query, values).fetchone()
 
     def _check_format(self, text: str, newest_format: int | None) -> str:
         """Return the text; raises `StoreUnavailable` if a newer version wrote part of it."""

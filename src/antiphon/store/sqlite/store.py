@@ -164,14 +164,14 @@ class SQLiteStore:
         encoded, length = rules.encode_entries(entries), rules.lease_milliseconds(lease)
         row = rules.new_row(record, len(encoded), held=worker is not None)
         queue = _queue_of(row) if worker is None else None
-        claimed: tuple[int, int] | None = await self._opened().writing.submit(
+        claimed: tuple[int, int] | None = await self.opened().writing.submit(
             Operation(lambda batch: batch.create(row, encoded, worker, length), (row.id,), queue=queue)
         )
         return None if claimed is None else Claim(rules.created_record(record, len(encoded)), *claimed)
 
     async def restore(self, record: Record, entries: Sequence[Entry], *, token: int = 0) -> bool:
         row, encoded = rules.restored_row(record, entries, token), rules.encode_restored(entries)
-        is_new: bool = await self._opened().writing.submit(
+        is_new: bool = await self.opened().writing.submit(
             Operation(lambda batch: batch.restore(row, encoded), (row.id,), queue=_queue_of(row))
         )
         return is_new
@@ -180,7 +180,7 @@ class SQLiteStore:
         self, record: Record, entries: Sequence[Entry], *, token: int, expect: int, expect_token: int
     ) -> bool:
         row, encoded = rules.restored_row(record, entries, token), rules.encode_restored(entries)
-        is_extended: bool = await self._opened().writing.submit(
+        is_extended: bool = await self.opened().writing.submit(
             Operation(lambda batch: batch.extend(row, encoded, expect, expect_token), (row.id,))
         )
         return is_extended
@@ -225,7 +225,7 @@ class SQLiteStore:
         return version
 
     async def get(self, id: str) -> Record | None:
-        record: Record | None = await self._opened().reading.submit(ReadOperation(id=id))
+        record: Record | None = await self.opened().reading.submit(ReadOperation(id=id))
         return record
 
     async def read(self, id: str, *, after: int = 0, limit: int = 1000) -> Sequence[Entry]:
@@ -302,7 +302,7 @@ class SQLiteStore:
         return held
 
     def lease_keeper(self) -> SQLiteLeaseKeeper:
-        self._opened()
+        self.opened()
         return SQLiteLeaseKeeper(self._database, self._clock)
 
     async def release(self, id: str, token: int, *, delay: float = 0.0, requeue: bool = False) -> None:
@@ -322,7 +322,7 @@ class SQLiteStore:
 
     async def compact(self) -> None:
         """Rewrite the file without free space. Other processes cannot write meanwhile."""
-        self._opened()
+        self.opened()
         await self._in_thread(compact)
 
     async def overdue(self, *, limit: int = 1000, server: str | None = None) -> Sequence[Record]:
@@ -427,7 +427,7 @@ class SQLiteStore:
         return since
 
     async def probe(self) -> None:
-        key = f"probe:{self._opened().writer.origin}:".ljust(_PROBE_BYTES, ".")
+        key = f"probe:{self.opened().writer.origin}:".ljust(_PROBE_BYTES, ".")
         await asyncio.to_thread(self._database.file.verify, at_once=True)
         until = self._clock.now() + _PROBE_KEPT_MILLISECONDS
         await self._write(lambda batch: batch.probe(key, until))
@@ -443,15 +443,15 @@ class SQLiteStore:
         return first
 
     def watch(self, id: str) -> AbstractAsyncContextManager[Watch]:
-        self._opened()
+        self.opened()
         return self._watchers.watch(id)
 
     def watch_ready(self) -> AbstractAsyncContextManager[Watch]:
-        self._opened()
+        self.opened()
         return self._watchers.watch_ready()
 
     def watch_all(self) -> AbstractAsyncContextManager[Watch]:
-        self._opened()
+        self.opened()
         return self._watchers.watch_all()
 
     async def publish(self, topic: str, data: Any) -> None:
@@ -460,10 +460,11 @@ class SQLiteStore:
         self._watchers.deliver(topic, msgspec.json.decode(text))
 
     def subscribe(self, topic: str) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        self._opened()
+        self.opened()
         return self._watchers.subscribe(topic)
 
-    def _opened(self) -> Threads:
+    def opened(self) -> Threads:
+        """Return the parts of the open store; raises `StoreUnavailable` if it is not open."""
         if self._threads is None:
             raise unavailable.not_open()
         return self._threads
@@ -475,13 +476,13 @@ class SQLiteStore:
             raise self._database.explain(error, "written") from error
 
     def _write(self, run: Callable[[Batch], Any], ids: tuple[str, ...] = ()) -> asyncio.Future[Any]:
-        return self._opened().writing.submit(Operation(run, ids))
+        return self.opened().writing.submit(Operation(run, ids))
 
     def _search(self, run: Callable[[Batch], Any]) -> asyncio.Future[Any]:
-        return self._opened().writing.submit(Operation(run, is_search=True))
+        return self.opened().writing.submit(Operation(run, is_search=True))
 
     def _read(self, run: Callable[[Reader], Any]) -> asyncio.Future[Any]:
-        return self._opened().reading.submit(ReadOperation(run))
+        return self.opened().reading.submit(ReadOperation(run))
 
     def _release(self, claim: Claim) -> asyncio.Future[Any]:
         id = claim.record.id

@@ -38,7 +38,7 @@ class Writer:
         self._database = database
         self._unreadable = unreadable or UnreadableRecords(database.path)
         self._clock = clock
-        self._connection: sqlite3.Connection | None = None
+        self.connection: sqlite3.Connection | None = None
         self.origin = secrets.token_hex(8)
         """Identifies the commits of this writer to other processes."""
         self._stats = stats
@@ -58,7 +58,7 @@ class Writer:
 
     def close(self) -> None:
         """Close the connection and drop uncommitted changes."""
-        connection, self._connection = self._connection, None
+        connection, self.connection = self.connection, None
         if connection is not None:
             try:
                 connection.close()
@@ -76,9 +76,9 @@ class Writer:
 
     def _transact(self, operations: list[Operation]) -> BatchResult:
         self._database.file.verify()
-        if self._connection is None:
-            self._connection = self._database.connect("write")
-        connection = self._connection
+        if self.connection is None:
+            self.connection = self._database.connect("write")
+        connection = self.connection
         self._database.begin(connection)
         before = connection.total_changes
         batch = Batch(connection, self._clock.now(), self._clock.lease_now(), self._unreadable)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-import time
 from pathlib import Path
 
 from mcp.server.fastmcp import Context, FastMCP
@@ -62,18 +62,22 @@ async def count(to: int, ctx: Context) -> str:
 
 
 @server.tool()
-async def sleep(seconds: float, ctx: Context) -> str:
-    """Report that it begins, and take a while."""
-    await ctx.report_progress(1, None, "asleep")
-    await asyncio.sleep(seconds)
-    return "slept"
+async def linger(ctx: Context, marker: str = "") -> str:
+    """Report that it begins, and never end. Make a file when it is cancelled."""
+    await ctx.report_progress(1, None, "begun")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        if marker:
+            Path(marker).touch()
+    return "ended"
 
 
 @server.tool()
-async def block(seconds: float, marker: str) -> str:
-    """Make a file, take a while, and read no message meanwhile."""
+async def block(marker: str) -> str:
+    """Make a file, never end, and read no message meanwhile."""
     Path(marker).touch()
-    time.sleep(seconds)  # noqa: ASYNC251 # a server that blocks
+    signal.pause()
     return "blocked"
 
 

@@ -6,10 +6,15 @@ import json
 import os
 import sys
 import threading
-import time
+from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.support.polling import wait_until  # it is a script
+
 WAY = sys.argv[1]
+FOLDER = Path(os.environ.get("FOLDER", "."))
+"""Where the test and this server tell each other by files how far they are."""
 MANY = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 QUESTION = {
     "method": "elicitation/create",
@@ -17,7 +22,9 @@ QUESTION = {
 }
 TOOL = {"inputSchema": {"type": "object"}}
 lock = threading.Lock()
+refused = threading.Event()
 pages = 0
+calls = 0
 
 
 def send(message: dict[str, Any]) -> None:
@@ -58,27 +65,31 @@ def tools(id: Any) -> None:
 
 
 def call(id: Any) -> None:
+    global calls
+    calls += 1
     if WAY == "hangs":
         return
     if WAY == "withdraws":
         send({"id": "q", **QUESTION})
-        time.sleep(0.3)
+        wait_until((FOLDER / "asked").exists)
         send({"method": "notifications/cancelled", "params": {"requestId": "q", "reason": "never mind"}})
-        time.sleep(0.1)
         answer(id, {**text("it was withdrawn"), "isError": True})
+        (FOLDER / "withdrawn").touch()
     elif WAY == "leaks":
         print("password=hunter2", flush=True)
         os._exit(4)
     elif WAY == "dies":
         send({"id": "q", **QUESTION})
-        time.sleep(0.3)
+        wait_until((FOLDER / "asked").exists)
+        (FOLDER / "withdrawn").touch()
         os._exit(7)
     elif WAY == "floods":
         for number in range(1000):
             send({"id": f"q{number}", **QUESTION})
+        refused.wait()
         answer(id, text("done"))
     elif WAY == "changes":
-        for _ in range(5000):
+        for _ in range(5000 if calls == 1 else 0):
             send({"method": "notifications/tools/list_changed"})
         answer(id, text(f"{pages} lists"))
     elif WAY == "marked":
@@ -88,12 +99,13 @@ def call(id: Any) -> None:
         answer(id, text(str(pages)))
     elif WAY == "late":
         answer(id, text("done"))
-        time.sleep(0.2)
+        wait_until((FOLDER / "ended").exists)
         send({"id": f"late{id}", **QUESTION})
     elif WAY == "ignores":
-        time.sleep(1)
+        (FOLDER / f"called-{os.getpid()}").touch()
+        wait_until((FOLDER / "ask").exists)
         send({"id": f"q{id}", **QUESTION})
-        time.sleep(0.5)
+        wait_until((FOLDER / f"answered-{os.getpid()}").exists)
         answer(id, text("done"))
     elif WAY == "nonsense":
         sys.stdout.write("\x1b[31mnot JSON\n")
@@ -122,9 +134,14 @@ for line in sys.stdin:
         threading.Thread(target=call, args=(id,), daemon=True).start()
     elif method == "ping":
         answer(id, {})
+        if "FOLDER" in os.environ:
+            (FOLDER / f"pinged-{os.getpid()}").touch()
     elif method == "notifications/cancelled" and WAY in ("hangs", "ignores"):
         pass
     elif id is not None and method is not None:
         send({"id": id, "error": {"code": -32601, "message": "no"}})
-    elif method is None and "result" in message:
-        sys.stderr.write(f"answered {id}\n")
+    elif method is None:
+        if "error" in message:
+            refused.set()
+        if "FOLDER" in os.environ:
+            (FOLDER / f"answered-{os.getpid()}").touch()

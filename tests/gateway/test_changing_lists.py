@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 from antiphon import Client, Principal, RequestError, Result, Server
 from antiphon.gateway import provider
 from antiphon.runtime.authoring.foreign import ForeignTool
-from tests.support.polling import until
+from antiphon.testing import Clock
+from tests.support.polling import turns, until
 from tests.support.serving import serving
 
 SCRIPT = str(Path(__file__).with_name("hostile_upstream.py"))
@@ -41,29 +41,38 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
     return Counted
 
 
-async def test_a_server_that_renames_its_tools_after_each_list_is_read_ever_more_rarely() -> None:
+@pytest.mark.parametrize(
+    ("first", "for_each_item", "delays"), [(1000, 0, (1000, 2000, 4000)), (1, 10, (10 * MANY, 10 * MANY))]
+)
+async def test_a_server_that_renames_its_tools_after_each_list_is_read_ever_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, first: int, for_each_item: int, delays: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(provider, "CHANGES_SECONDS", first)
+    monkeypatch.setattr(provider, "LONGEST_CHANGES_SECONDS", 3600)
+    monkeypatch.setattr(provider, "SECONDS_PER_ITEM", for_each_item)
     gateway = Server("gateway")
-    gateway.mount("bad", [sys.executable, SCRIPT, "renames", str(MANY)])
+    gateway.mount("bad", [sys.executable, SCRIPT, "renames", str(MANY - 1)])
     async with Client(gateway) as client:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
 
         async def lists() -> int:
             return int((await client.call("bad_do")).text)
 
-        read = 0
-        while read < 4:  # it is read again, and again
-            read = await lists()
-            await asyncio.sleep(0.05)
-        read, elapsed = await lists(), loop.time() - began
-        # At the start, with the first change, and then after delays that double and have a lower bound.
-        doubling = 3 + math.log2(elapsed / provider.CHANGES_SECONDS + 1)
-        assert read <= doubling
-        assert read <= 3 + elapsed / (MANY * provider.SECONDS_PER_ITEM)
-        assert Counted.made <= read * MANY + 2  # `do` is made once, and not with each list
+        async def is_read(times: int) -> bool:
+            return await lists() == times
+
+        await until(lambda: is_read(2))  # at the start, and with the first change
+        with Clock() as clock:
+            for number, delay in enumerate(delays, 2):
+                await until(lambda number=number: Counted.made >= number * (MANY - 1) + 1)
+                await clock.advance(delay / 2)
+                assert await lists() == number
+                await clock.advance(delay / 2)
+                await until(lambda number=number: is_read(number + 1))
+        assert Counted.made <= (len(delays) + 2) * (MANY - 1) + 1  # `do` is made once, and not with each list
 
 
-async def test_names_that_are_gone_leave_nothing_behind() -> None:
+async def test_names_that_are_gone_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provider, "LONGEST_CHANGES_SECONDS", 0.1)
     inner = Server("inner")
     inner.add_tool(lambda: "stays", name="stays")
     async with serving(inner) as address:
@@ -113,18 +122,21 @@ async def test_other_work_goes_on_while_thousands_of_tools_are_made(monkeypatch:
         nonlocal most
         before = Counted.made
         while not stopped:
-            await asyncio.sleep(0)
+            await turns()
             most, before = max(most, Counted.made - before), Counted.made
 
     working = asyncio.create_task(other_work())
     async with gateway.running():
-        await until(lambda: Counted.made >= 6000, within=60)
+        await until(lambda: Counted.made >= 6000)
     stopped = True
     await working
     assert 0 < most <= MOST_AT_ONCE
 
 
-async def test_callers_of_other_servers_are_answered_while_one_changes_all_the_time() -> None:
+async def test_callers_of_other_servers_are_answered_while_one_changes_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(provider, "CHANGES_SECONDS", 3600)
     honest = Server("honest")
     honest.add_tool(lambda: "fine", name="fine")
     async with serving(honest) as address:
@@ -132,13 +144,11 @@ async def test_callers_of_other_servers_are_answered_while_one_changes_all_the_t
         gateway.mount("good", address.url)
         gateway.mount("bad", [sys.executable, SCRIPT, "renames", "3000"])
         async with Client(gateway) as client:
-            began = asyncio.get_running_loop().time()
+            await until(lambda: Counted.made > 3002)  # the list that has changed is read
             for _ in range(50):
                 result: Result = await client.call("good_fine")
                 assert result.text == "fine"
-            elapsed = asyncio.get_running_loop().time() - began
-            lists = 3 + elapsed / (3000 * provider.SECONDS_PER_ITEM)
-            assert Counted.made <= 1 + lists * 3001  # and not a list for every few calls
+            assert Counted.made <= 1 + 2 * 3001  # and not a list for every few calls
 
 
 async def test_one_principal_has_at_most_its_share_of_the_subscriptions(

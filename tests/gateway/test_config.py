@@ -168,7 +168,7 @@ def test_names_have_a_prefix_and_stay_under_60_characters() -> None:
 
 
 def servers(**settings: Any) -> list[Any]:
-    return GatewaySettings(**settings)._servers()
+    return GatewaySettings(**settings).read_servers()
 
 
 def test_a_single_server_keeps_its_names_and_several_get_prefixes() -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, Failure, InputRequired, RequestError, Server
+from antiphon import Client, Failure, RequestError, Server
 from antiphon.gateway import provider, upstream, upstream_client
-from tests.support.polling import until
+from antiphon.testing import Clock
+from tests.support.polling import DEADLINE, forever, until
 
 SCRIPT = str(Path(__file__).with_name("hostile_upstream.py"))
 VERSIONS = ["2026-07-28", "2025-11-25"]
@@ -30,18 +31,19 @@ async def gateway_to(way: str, **options: Any) -> AsyncIterator[Server]:
 
 
 @pytest.mark.parametrize(
-    ("way", "reason"),
+    ("way", "seconds", "reason"),
     [
-        ("endless", "does not end"),
-        ("huge", "sent a line of more than"),
-        ("silent", "has not answered within"),
+        ("endless", 3600.0, "does not end"),
+        ("huge", 3600.0, "sent a line of more than"),
+        ("silent", 1.0, "has not answered within"),
     ],
 )
 async def test_a_list_without_an_end_is_reported_and_the_rest_is_served(
-    way: str, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    way: str, seconds: float, reason: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upstream, "MAX_MESSAGE_BYTES", 4 * 1024 * 1024)
-    monkeypatch.setattr(upstream, "LIST_SECONDS", 1.0)
+    monkeypatch.setattr(upstream, "MAX_PAGES", 20)
+    monkeypatch.setattr(upstream, "LIST_SECONDS", seconds)
     async with gateway_to(way) as server, Client(server) as client:
         assert [tool.name for tool in await client.tools()] == ["fine"]
         assert (await client.call("fine")).text == "fine"
@@ -125,70 +127,81 @@ async def test_servers_that_hang_delay_the_start_by_a_few_seconds_together(
 
 
 @pytest.mark.parametrize("protocol", VERSIONS)
-async def test_a_question_that_is_withdrawn_does_not_keep_the_call(protocol: str) -> None:
-    asked = asyncio.Event()
-
+@pytest.mark.parametrize(
+    ("way", "says"),
+    [("withdraws", "it was withdrawn"), ("dies", "The server 'bad' has exited with code 7")],
+)
+async def test_a_question_whose_server_withdraws_it_or_dies_does_not_keep_the_call(
+    protocol: str, way: str, says: str, tmp_path: Path
+) -> None:
     async def elicit(question: Any) -> dict[str, Any]:
-        asked.set()
-        await asyncio.sleep(1.0)
+        (tmp_path / "asked").touch()
+        await until((tmp_path / "withdrawn").exists)
         return {}
 
-    async with gateway_to("withdraws") as server, Client(server, elicit=elicit, protocol=protocol) as client:
-        async with asyncio.timeout(30):
-            result = await client.call("bad_do", check=False)
-        assert asked.is_set()
+    options: dict[str, Any] = {"elicit": elicit, "protocol": protocol}
+    async with (
+        gateway_to(way, env={"FOLDER": str(tmp_path)}) as server,
+        Client(server, **options) as client,
+        asyncio.timeout(DEADLINE),
+    ):
+        result = await client.call("bad_do", check=False)
         assert result.is_error
-        assert result.text == "it was withdrawn"
-
-
-@pytest.mark.parametrize("protocol", VERSIONS)
-async def test_a_process_that_dies_while_it_asks_fails_the_call(protocol: str) -> None:
-    async def elicit(question: Any) -> dict[str, Any]:
-        await asyncio.sleep(1.0)
-        return {}
-
-    async with gateway_to("dies") as server, Client(server, elicit=elicit, protocol=protocol) as client:
-        async with asyncio.timeout(30):
-            result = await client.call("bad_do", check=False)
-        assert result.is_error
-        assert "The server 'bad' has exited with code 7" in result.text
+        assert says in result.text
 
 
 async def test_a_flood_of_questions_is_bounded() -> None:
-    async with gateway_to("floods") as server, Client(server, elicit=lambda question: {}) as client:
-        async with asyncio.timeout(30):
-            outcome = await client.call_once("bad_do")
-        if isinstance(outcome, InputRequired):
-            assert len(outcome.questions) <= 64
+    asked: list[str] = []
+
+    async def elicit(question: Any) -> dict[str, Any]:
+        asked.append(question.message)
+        await forever()
+        return {}
+
+    options: dict[str, Any] = {"elicit": elicit, "protocol": "2025-11-25"}
+    async with (
+        gateway_to("floods") as server,
+        Client(server, **options) as client,
+        asyncio.timeout(DEADLINE),
+    ):
+        assert (await client.call("bad_do")).text == "done"  # once a question is refused
+        assert 1 <= len(asked) <= 64
 
 
 async def test_a_flood_of_changes_is_followed_a_few_times_only() -> None:
     async with gateway_to("changes") as server, Client(server) as client:
-        async with asyncio.timeout(30):
-            await client.call("bad_do")
-            await asyncio.sleep(0.5)
-            read = int((await client.call("bad_do")).text.partition(" ")[0])
-        assert 1 < read < 50
+
+        async def lists() -> int:
+            return int((await client.call("bad_do")).text.partition(" ")[0])
+
+        async def follows() -> bool:
+            return await lists() > 1
+
+        await until(follows)
+        for _ in range(100):  # each takes as long as a list takes
+            await lists()
+        assert 1 < await lists() < 50
 
 
-async def test_a_question_after_the_call_reaches_nobody_else() -> None:
+async def test_a_question_after_the_call_reaches_nobody_else(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def elicit(question: Any) -> dict[str, Any]:
         asked.append(question.message)
         return {}
 
-    async with gateway_to("late") as server, Client(server, elicit=elicit) as client:
+    async with (
+        gateway_to("late", env={"FOLDER": str(tmp_path)}) as server,
+        Client(server, elicit=elicit) as client,
+    ):
         assert (await client.call("bad_do")).text == "done"
-        await asyncio.sleep(0.5)
+        (tmp_path / "ended").touch()
+        await until(lambda: list(tmp_path.glob("answered-*")))
         assert asked == []
 
 
-@pytest.mark.parametrize("protocol", ["2026-07-28", "2025-11-25"])
-async def test_a_question_of_a_cancelled_call_reaches_nobody_else(
-    protocol: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(upstream_client, "SETTLE_SECONDS", 0.2)
+@pytest.mark.parametrize("protocol", VERSIONS)
+async def test_a_question_of_a_cancelled_call_reaches_nobody_else(protocol: str, tmp_path: Path) -> None:
     asked: list[str] = []
 
     def person(name: str) -> Any:
@@ -198,14 +211,22 @@ async def test_a_question_of_a_cancelled_call_reaches_nobody_else(
 
         return {"principal": name, "elicit": elicit, "protocol": protocol}
 
-    async with gateway_to("ignores") as server:
+    def have(done: str, number: int) -> bool:
+        return len(list(tmp_path.glob(f"{done}-*"))) == number
+
+    async with gateway_to("ignores", env={"FOLDER": str(tmp_path)}) as server:
         async with Client(server, **person("ada")) as ada, Client(server, **person("bob")) as bob:
             cancelled = asyncio.create_task(ada.call("bad_do"))
-            await asyncio.sleep(0.3)
+            await until(lambda: have("called", 1))
             cancelled.cancel()
-            await asyncio.wait({cancelled})
-            await asyncio.sleep(0.5)
-            assert (await bob.call("bad_do")).text == "done"
+            await until(lambda: have("pinged", 1))
+            with Clock() as clock:  # the server responds, and does not end the call
+                await clock.advance(1.5 * upstream_client.SETTLE_SECONDS)
+            calling = asyncio.create_task(bob.call("bad_do"))
+            await until(lambda: have("called", 2))
+            (tmp_path / "ask").touch()
+            assert (await calling).text == "done"
+            await until(lambda: have("answered", 2))
         assert asked == ["bob"], "bob is asked by his own call alone"
 
 
@@ -233,8 +254,8 @@ async def test_a_list_that_hangs_later_does_not_delay_callers(monkeypatch: pytes
         async def never(*args: Any) -> Any:
             return await hung
 
-        monkeypatch.setattr(provider, "_listed", never)
+        monkeypatch.setattr(provider, "read_list", never)
         assert isinstance(found, provider.UpstreamProvider)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             assert [tool.name for tool in await client.tools()] == ["fine", "bad_do"]
         hung.cancel()

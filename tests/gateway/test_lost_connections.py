@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -15,7 +16,9 @@ import pytest
 
 from antiphon import AntiphonError, Client, Failure, InputRequired, Server
 from antiphon.gateway import sessions, upstream_client
+from antiphon.testing import Clock
 from tests.gateway.conftest import HERE, MCP_1
+from tests.support.polling import DEADLINE, until
 from tests.support.process import ServerProcess, end, environment, free_port, wait_for
 
 
@@ -32,17 +35,19 @@ async def begun(client: Client, tool: str, **arguments: Any) -> asyncio.Task[Any
     reported = asyncio.Event()
     call = client.call(tool, arguments, on_progress=lambda progress: reported.set())
     calling = asyncio.create_task(call)
-    await asyncio.wait_for(reported.wait(), 30)
+    await asyncio.wait_for(reported.wait(), DEADLINE)
     return calling
 
 
 async def call_until_it_works(client: Client, tool: str, **arguments: Any) -> str:
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                return (await client.call(tool, arguments)).text
-            except AntiphonError:
-                await asyncio.sleep(0.05)
+    async def called() -> str | None:
+        with contextlib.suppress(AntiphonError):
+            return (await client.call(tool, arguments)).text
+        return None
+
+    text = await until(called)
+    assert text is not None
+    return text
 
 
 async def test_a_server_that_did_not_read_a_cancellation_is_started_again(
@@ -56,10 +61,8 @@ async def test_a_server_that_did_not_read_a_cancellation_is_started_again(
     ):
         first = await client.call("pid")
         marker = tmp_path / "blocks"
-        blocked = asyncio.create_task(client.call("block", seconds=60, marker=str(marker)))
-        async with asyncio.timeout(30):
-            while not marker.exists():  # noqa: ASYNC110 # another process makes it
-                await asyncio.sleep(0.02)
+        blocked = asyncio.create_task(client.call("block", marker=str(marker)))
+        await until(marker.exists)
         blocked.cancel()
         await asyncio.wait({blocked})
         assert await call_until_it_works(client, "order", what="tea") == "1 x tea in run 1"
@@ -80,9 +83,9 @@ async def test_calls_on_other_processes_go_on_when_the_first_one_dies(asking: li
         Client(server, elicit=elicit) as second,
     ):
         pid = int((await client.call("pid")).text)
-        dying = await begun(client, "sleep", seconds=60)  # on the first process
+        dying = await begun(client, "linger")  # on the first process
         waiting = asyncio.create_task(second.call("order", what="tea"))  # on another one
-        await asyncio.wait_for(asked.wait(), 30)
+        await asyncio.wait_for(asked.wait(), DEADLINE)
         os.kill(pid, signal.SIGKILL)
         with pytest.raises(AntiphonError):
             await dying
@@ -137,8 +140,8 @@ async def test_log_messages_on_a_shared_connection_do_not_reach_the_call_that_op
         Client(server, on_log=logged.append, log_level="debug") as opener,
         Client(server, log_level="debug") as sharer,
     ):
-        holding = await begun(holder, "sleep", seconds=60)  # has the first connection
-        opening = await begun(opener, "sleep", seconds=60)  # has opened the second one
+        holding = await begun(holder, "linger")  # has the first connection
+        opening = await begun(opener, "linger")  # has opened the second one
         await sharer.call("count", to=1)  # on the second one
         await opener.call("count", to=1)
         assert logged == []
@@ -147,16 +150,18 @@ async def test_log_messages_on_a_shared_connection_do_not_reach_the_call_that_op
 
 
 async def test_the_question_that_was_open_longest_makes_room_for_another_call(
-    asking: list[str], monkeypatch: pytest.MonkeyPatch
+    asking: list[str],
 ) -> None:
-    monkeypatch.setattr(sessions, "EVICT_SECONDS", 0.2)
     server = Server("gateway", secrets=["a secret of these tests"])
     server.mount("peer", asking, prefix=False, max_connections=2)
     async with server.running(), Client(server, elicit=lambda question: {"size": 1}) as client:
         first, second = [await client.call_once("order", {"what": what}) for what in ("tea", "milk")]
         assert isinstance(first, InputRequired)
         assert isinstance(second, InputRequired)
-        assert (await client.call("pid")).text
+        calling = asyncio.create_task(client.call("pid"))
+        with Clock() as clock:
+            await clock.advance(1.5 * sessions.EVICT_SECONDS)
+        assert (await calling).text
         with pytest.raises(Failure, match="other calls need its connection"):
             await client.call_once("order", {"what": "tea"}, resume=first, answers=answers(first))
         assert (

@@ -36,8 +36,9 @@ async def test_no_process_and_no_task_is_left_after_a_thousand_calls(asking: lis
         if number % 10 == 0:
             return (await client.call("order", what="tea")).text[:7]
         if number % 25 == 1:
-            call = asyncio.create_task(client.call("sleep", seconds=600))
-            await asyncio.sleep(0.01)
+            begun = asyncio.Event()
+            call = asyncio.create_task(client.call("linger", on_progress=lambda progress: begun.set()))
+            await begun.wait()
             call.cancel()
             await asyncio.wait({call})
             return "cancelled"
@@ -57,9 +58,9 @@ async def test_no_process_and_no_task_is_left_after_a_thousand_calls(asking: lis
         async with asyncio.timeout(300), asyncio.TaskGroup() as group:
             for start in range(AT_ONCE):
                 group.create_task(some(list(range(start, CALLS, AT_ONCE)), client, plain))
-        pool = provider._upstream._sessions
+        pool = provider.upstream.sessions
         assert len(pool) <= PROCESSES
-        await until(lambda: all(session.is_idle for session in pool._sessions))
+        await until(lambda: all(session.is_idle for session in pool))
         assert len(children() - before) <= PROCESSES + 1, "the processes of the server, and the watchdog"
     assert outcomes == {"3 x tea": 100, "cancelled": 40, "True": 100, "1": 760}
     await until(lambda: children() <= before)

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,16 +25,13 @@ PERSON: dict[str, Any] = {
 }
 
 
-async def settled(
-    call: Callable[[], Awaitable[Result]], fits: Callable[[Result], bool], within: float = 60.0
-) -> Result:
+async def settled(call: Callable[[], Awaitable[Result]], fits: Callable[[Result], bool]) -> None:
     """Repeat a call until its result fits; fail after a deadline."""
-    async with asyncio.timeout(within):
-        while True:
-            result = await call()
-            if fits(result):
-                return result
-            await asyncio.sleep(0.05)
+
+    async def has_settled() -> bool:
+        return fits(await call())
+
+    await until(has_settled)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -133,13 +131,19 @@ async def test_a_tool_as_a_task_asks_its_owner(asking: list[str]) -> None:
         assert (await handle.result(timeout=60)).text == "3 x tea in run 1"
 
 
-async def test_a_cancelled_call_is_cancelled_there_and_the_next_one_works(gateway: Server) -> None:
+async def test_a_cancelled_call_is_cancelled_there_and_the_next_one_works(
+    gateway: Server, tmp_path: Path
+) -> None:
+    begun, cancelled = asyncio.Event(), tmp_path / "cancelled"
     async with Client(gateway, **PERSON) as client:
         process = (await client.call("shop_pid")).text
-        call = asyncio.create_task(client.call("shop_sleep", seconds=600))
-        await asyncio.sleep(0.2)
+        call = asyncio.create_task(
+            client.call("shop_linger", marker=str(cancelled), on_progress=lambda progress: begun.set())
+        )
+        await begun.wait()
+        assert not cancelled.exists()
         call.cancel()
-        await asyncio.wait({call}, timeout=30)
+        await until(cancelled.exists)
         await settled(lambda: client.call("shop_pid"), lambda result: result.text == process)
 
 

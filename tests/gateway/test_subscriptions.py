@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 
 from antiphon import Client, RequestError, Server
 from antiphon.errors import Busy
-from antiphon.model.request import RequestMeta, Subscribe, Unsubscribe
 from antiphon.runtime.execution.call import Call
 from antiphon.runtime.providers import Provider
 from tests.support import http
@@ -74,13 +74,16 @@ async def test_sessions_that_end_take_their_subscriptions_back(is_http: bool, pr
 
 async def test_a_session_counts_once_and_takes_back_only_its_own_subscription() -> None:
     server, provider = newspaper()
-    async with Client(server, protocol="2025-11-25") as ada, Client(server, protocol="2025-11-25") as bob:
+    async with serving(server) as where:
+        ada, bob = Session(where.port), Session(where.port)
+        for each in (ada, bob):
+            await each.open()
         for _ in range(2):
-            await ada._connection.ask(Subscribe(uri=NEWS), RequestMeta())
+            assert (await ada.ask("resources/subscribe", {"uri": NEWS})).result == {}
         assert provider.counts[NEWS] == 1
-        await bob._connection.ask(Unsubscribe(uri=NEWS), RequestMeta())
+        assert (await bob.ask("resources/unsubscribe", {"uri": NEWS})).result == {}
         assert provider.counts[NEWS] == 1
-        await ada._connection.ask(Unsubscribe(uri=NEWS), RequestMeta())
+        assert (await ada.ask("resources/unsubscribe", {"uri": NEWS})).result == {}
         assert provider.counts[NEWS] == 0
 
 
@@ -134,8 +137,14 @@ async def test_a_subscription_that_ends_at_another_process_is_given_back_where_i
         async with elsewhere.listening() as stream:
             await stream.receive_head()
             assert (await session.ask("resources/subscribe", {"uri": "notes://last"})).result == {}
-            sessions = there.app.endpoint._sessions
-            await until(lambda: "notes://last" in sessions._cached[session.session_id].state.subscriptions)
+            hearing = asyncio.ensure_future(anext(stream.events()))
+
+            def knows_of_it() -> bool:
+                other.notify_resource_updated("notes://last")
+                return hearing.done()
+
+            await until(knows_of_it)
+            assert "notes://last" in str(hearing.result())
             assert (await elsewhere.ask("resources/unsubscribe", {"uri": NEWS})).result == {}
             await until(lambda: first.counts[NEWS] == 0)
             assert second.counts[NEWS] == 1  # that of another session

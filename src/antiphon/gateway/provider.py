@@ -62,7 +62,7 @@ from antiphon.runtime.providers import Listing, Provider
 from antiphon.turn import Turn
 from antiphon.wire.mirrored_headers import declared
 
-__all__ = ["UpstreamProvider"]
+__all__ = ["UpstreamProvider", "read_list"]
 
 logger = logging.getLogger("antiphon.gateway")
 
@@ -132,9 +132,7 @@ class UpstreamProvider(Provider):
         self.kinds: Sequence[Kind] = ("tools",)
         self._engine = engine
         self._mounted = mounted
-        self._upstream = Upstream(
-            mounted, self._connected, self._changed, share=engine.limits.principal_share
-        )
+        self.upstream = Upstream(mounted, self._connected, self._changed, share=engine.limits.principal_share)
         self.prefix = mounted.name if mounted.prefix else None
         self._offer = read_offer(f"mount({mounted.name!r}, …)", mounted.tags, True, mounted.visible)
         self._subscriptions: Counter[str] = Counter()
@@ -206,7 +204,7 @@ class UpstreamProvider(Provider):
             self._tried.clear()
             seconds = PROCESS_START_SECONDS if self._mounted.is_command else START_SECONDS
             self._wait_until = asyncio.get_running_loop().time() + seconds
-            self._running = asyncio.create_task(self._upstream.run(self._tried.set))
+            self._running = asyncio.create_task(self.upstream.run(self._tried.set))
 
     async def end(self) -> None:
         """Disconnect."""
@@ -227,14 +225,14 @@ class UpstreamProvider(Provider):
     @property
     def protects(self) -> bool:
         """Whether the server protects what it offers, or the mount does."""
-        return self._upstream.is_protected or self._mounted.scopes is not None
+        return self.upstream.is_protected or self._mounted.scopes is not None
 
     def _guard(self) -> None:
         """Offer what a command protects to nobody but who runs the gateway too: it cannot check callers."""
         mounted = self._mounted
         self._offer = read_offer(f"mount({mounted.name!r}, …)", mounted.tags, True, mounted.visible)
-        instructions = self._upstream.client.instructions
-        if self._upstream.is_protected:
+        instructions = self.upstream.client.instructions
+        if self.upstream.is_protected:
             instructions = None
             self._offer = replace(self._offer, guard=_runs_the_gateway)
             logger.error(
@@ -263,7 +261,7 @@ class UpstreamProvider(Provider):
             definitions: Sequence[Definition] = ()
             if has[kind]:
                 try:
-                    definitions = await _listed(client, kind)
+                    definitions = await read_list(client, kind)
                 except RequestError as error:  # some servers have resources, and no list of templates
                     logger.debug("The server %r does not list %s: %s", self._mounted.name, kind, error)
             await self._register(kind, definitions)
@@ -312,9 +310,9 @@ class UpstreamProvider(Provider):
         """Read a list again, and offer what it has now; return whether it has changed."""
         async with self._reading:  # one after the other: an older list must not replace a newer one
             try:
-                client = self._upstream.client
-                definitions = await _listed(client, kind)
-                if client is self._upstream.client:
+                client = self.upstream.client
+                definitions = await read_list(client, kind)
+                if client is self.upstream.client:
                     return await self._register(kind, definitions)
             except AntiphonError as error:
                 logger.warning("Cannot read the %s of the server %r: %s", kind, self._mounted.name, error)
@@ -328,7 +326,7 @@ class UpstreamProvider(Provider):
     async def _register(self, kind: Kind, definitions: Sequence[Definition]) -> bool:
         """Offer the items of a list, in place of those that are offered; return whether it has changed."""
         async with self._registering:
-            if not self._upstream.is_protected and any(map(self._is_marked, definitions)):
+            if not self.upstream.is_protected and any(map(self._is_marked, definitions)):
                 await self._protect(kind)
             return await self._register_changed(kind, definitions)
 
@@ -344,7 +342,7 @@ class UpstreamProvider(Provider):
 
     async def _protect(self, but: Kind) -> None:
         """Guard everything: the server protects itself, and did not know that when it was connected."""
-        self._upstream.is_protected = True
+        self.upstream.is_protected = True
         self._guard()
         made, self._made = self._made, {}
         for kind, items in made.items():
@@ -465,7 +463,7 @@ class UpstreamProvider(Provider):
         """Read a list again whose changes the server does not announce, for as long as a caller may wait."""
         announced = "resources" if kind == "templates" else kind
         try:
-            client = self._upstream.client
+            client = self.upstream.client
         except AntiphonError:
             return None
         if kind in self.kinds and announced not in client.offers.list_changes:
@@ -515,7 +513,7 @@ class UpstreamProvider(Provider):
             task=policy,
             # A server that decides for each call whether it becomes a task also decides it for the gateway.
             answer_within=float("inf") if self._promises and not is_chosen else None,
-            replays=self._upstream.returns_questions,
+            replays=self.upstream.returns_questions,
             offer=self._offer,
         )
 
@@ -525,7 +523,7 @@ class UpstreamProvider(Provider):
             self._read,
             scopes=self._mounted.scopes,
             complete=self._complete,
-            replays=self._upstream.returns_questions,
+            replays=self.upstream.returns_questions,
             offer=self._offer,
         )
 
@@ -535,14 +533,14 @@ class UpstreamProvider(Provider):
             partial(self._fill, definition.name),
             scopes=self._mounted.scopes,
             complete=partial(self._complete, prompt=definition.name),
-            replays=self._upstream.returns_questions,
+            replays=self.upstream.returns_questions,
             offer=self._offer,
         )
 
     @property
     def _promises(self) -> bool:
         """Whether the server decides for each call whether it becomes a task."""
-        return self._upstream.returns_questions and self._upstream.client.offers.tasks
+        return self.upstream.returns_questions and self.upstream.client.offers.tasks
 
     def _name(self, name: str) -> str:
         return qualified(self.prefix, name)
@@ -554,30 +552,30 @@ class UpstreamProvider(Provider):
     ) -> Result | InputRequired:
         task = TaskParams() if is_task else None
         outcome: Result | InputRequired = await forward(
-            self._upstream, CallTool(name=name, arguments=arguments, task=task), context
+            self.upstream, CallTool(name=name, arguments=arguments, task=task), context
         )
         return outcome
 
     async def _read(self, uri: str, context: Context) -> ReadResult | InputRequired:
-        read: ReadResult | InputRequired = await forward(self._upstream, ReadResource(uri=uri), context)
+        read: ReadResult | InputRequired = await forward(self.upstream, ReadResource(uri=uri), context)
         return read
 
     async def _fill(
         self, name: str, arguments: dict[str, str], context: Context
     ) -> PromptResult | InputRequired:
         filled: PromptResult | InputRequired = await forward(
-            self._upstream, GetPrompt(name=name, arguments=arguments), context
+            self.upstream, GetPrompt(name=name, arguments=arguments), context
         )
         return filled
 
     async def _complete(self, call: Call[Complete], prompt: str | None = None) -> Completion:
-        self._upstream.check(call)
+        self.upstream.check(call)
         request = call.request
         if prompt is not None:
             request = msgspec.structs.replace(request, ref=PromptReference(prompt))
         with translated_errors(self._mounted.name):
-            meta = RequestMeta(raw=self._upstream.mark_of(call))
-            completion: Completion = await self._upstream.client.forward(request, meta)
+            meta = RequestMeta(raw=self.upstream.mark_of(call))
+            completion: Completion = await self.upstream.client.forward(request, meta)
         return completion
 
     async def subscribe(self, uri: str, call: Call[Any]) -> None:
@@ -628,7 +626,7 @@ class UpstreamProvider(Provider):
     def _subscribing(self) -> UpstreamClient | None:
         """The connection on which changes of resources come; `None` while there is none."""
         try:
-            client = self._upstream.client
+            client = self.upstream.client
         except Failure:
             return None
         return client if client.offers.resource_subscriptions else None
@@ -651,7 +649,7 @@ class UpstreamProvider(Provider):
         return registry.owner(kind, resource.uri) is self
 
 
-async def _listed(client: UpstreamClient, kind: Kind) -> Sequence[Definition]:
+async def read_list(client: UpstreamClient, kind: Kind) -> Sequence[Definition]:
     """Return a list of the server."""
     readers: dict[Kind, Callable[[], Any]] = {
         "tools": client.tools,

@@ -136,6 +136,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def __iter__(self) -> Iterator[Session]:
+        """Return the connections that are open now."""
+        return iter(tuple(self._sessions))
+
     @asynccontextmanager
     async def exclusive(self, context: Context) -> AsyncIterator[UpstreamClient]:
         """Use a connection that no other call uses. Questions on it go to this call."""

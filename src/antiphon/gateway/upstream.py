@@ -42,7 +42,7 @@ LIST_SECONDS = 20.0
 """How long a whole list may take, and every other request but calls."""
 MAX_PROCESSES, MAX_SESSIONS = 16, 100
 """How many processes of a command, or sessions at a URL, are open at once, unless the mount says how many."""
-_MAX_PAGES = 200
+MAX_PAGES = 200
 """How many pages a list may have."""
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 _MAX_ERROR_LINES, _MAX_ERROR_LINE_CHARACTERS = 10, 200
@@ -73,7 +73,7 @@ class Upstream:
         self._mounted = mounted
         self._on_connected = on_connected
         self._on_change = on_change
-        self._sessions = self._new_pool()
+        self.sessions = self._new_pool()
         self._first: Session | None = None
         self._problem: str | None = "it has not been connected yet"
         self._channel: SupervisedChannel | None = None
@@ -102,8 +102,8 @@ class Upstream:
         if not client.has_sessions and _item(request) in self._returning:
             return _as_it_is(client)
         if may_be_asked(call_of(context)):
-            return self._sessions.exclusive(context)
-        return self._sessions.shared() if client.has_sessions else _as_it_is(client)
+            return self.sessions.exclusive(context)
+        return self.sessions.shared() if client.has_sessions else _as_it_is(client)
 
     def check(self, call: Call[Any]) -> None:
         """Raise `Failure` if the server cannot check callers, and this one does not run the gateway."""
@@ -144,7 +144,7 @@ class Upstream:
         """
         backoff = Backoff(FIRST_RETRY_SECONDS, LONGEST_RETRY_SECONDS, jitter=0.2)
         loop = asyncio.get_running_loop()
-        self._sessions = self._new_pool()
+        self.sessions = self._new_pool()
         try:
             while True:
                 lost = asyncio.Event()
@@ -179,7 +179,7 @@ class Upstream:
                 )
                 await asyncio.sleep(delay)
         finally:
-            await self._sessions.close()
+            await self.sessions.close()
 
     def _last_errors(self) -> str:
         """Return the last lines that the process printed to its standard error, for the log."""
@@ -198,7 +198,7 @@ class Upstream:
             lost.set()
         if first.client.has_sessions:
             self.returns_questions = False
-            await self._sessions.add(first)
+            await self.sessions.add(first)
             return first
         # This library's own servers return questions in the newest version; other servers may be able to ask
         # only in a session.
@@ -214,7 +214,7 @@ class Upstream:
         except AntiphonError as error:
             logger.debug("The server %r has no sessions: %s", self.name, error)
             return False
-        await self._sessions.add(session)
+        await self.sessions.add(session)
         return True
 
     async def _stay_connected(self, lost: asyncio.Event) -> None:
@@ -223,12 +223,12 @@ class Upstream:
                 async with asyncio.timeout(_SWEEP_SECONDS):
                     await lost.wait()
             except TimeoutError:
-                await self._sessions.close_idle(keep=self._first)
+                await self.sessions.close_idle(keep=self._first)
 
     async def _disconnect(self) -> None:
         """Give up the first connection. Calls on other connections go on; new calls get new connections."""
         first, self._first = self._first, None
-        await self._sessions.retire()
+        await self.sessions.retire()
         if first is not None and not first.client.has_sessions:  # otherwise it is in the pool
             await first.close()
 
@@ -326,7 +326,7 @@ class Upstream:
             name="antiphon-gateway",
             protocol=mounted.protocol,
             timeout=LIST_SECONDS,
-            max_pages=_MAX_PAGES,
+            max_pages=MAX_PAGES,
             max_message=MAX_MESSAGE_BYTES,
             handlers=questions.handlers,
             capabilities=declare_ui(ANSWERS_EVERYTHING),

@@ -60,14 +60,15 @@ class GatewaySettings(msgspec.Struct, frozen=True):
         from antiphon.server import Server
 
         try:
-            servers = self._servers()
+            servers = self.read_servers()
             server = Server(self.name)
             mount_all(server.engine, servers)
         except (DefinitionError, ValueError) as error:
             raise CommandError(str(error)) from None
         return server
 
-    def _servers(self) -> list[Mounted]:
+    def read_servers(self) -> list[Mounted]:
+        """Return the servers of the command line and the file; raises `CommandError`, `DefinitionError`."""
         from antiphon.gateway.config import read_config
 
         found = [self._server(number, text) for number, text in enumerate(self.targets, 1)]

@@ -1,10 +1,11 @@
-"""Sends messages to a server and reads what it sends: over HTTP, with real sockets, and to a real process."""
+"""Sends messages to a server and reads what it sends: over HTTP, with real sockets, and in lines."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+import runpy
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,11 +13,13 @@ from typing import Protocol
 
 import httpx2
 
+from antiphon import Server
+from antiphon.transport.server.stream_connection import StreamConnection
 from tests.cli.command import PATIENCE, plain_environment
 from tests.seeds.blocks import Frame
 from tests.support.process import ROOT
 
-__all__ = ["HttpWire", "Wire", "http_wire", "stdio_wire"]
+__all__ = ["HttpWire", "Wire", "http_wire", "line_wire", "stdio_wire"]
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
@@ -102,6 +105,38 @@ async def http_wire(url: str) -> AsyncIterator[HttpWire]:
             yield wire
         finally:
             wire.hang_up()
+
+
+class LineWire:
+    """Hands each message to a connection on standard streams that has no process."""
+
+    def __init__(self, server: Server) -> None:
+        self.connection = StreamConnection(server.engine, self._write, transport="pipe")
+        self._frames: asyncio.Queue[Frame] = asyncio.Queue()
+
+    async def _write(self, line: bytes) -> None:
+        self._frames.put_nowait(json.loads(line))
+
+    async def send(self, body: str, headers: Mapping[str, str]) -> None:
+        self.connection.receive(body)
+
+    async def read(self) -> Frame:
+        async with asyncio.timeout(PATIENCE):
+            return await self._frames.get()
+
+
+@asynccontextmanager
+async def line_wire(target: str) -> AsyncIterator[LineWire]:
+    """Connect to a server of `FILE` or `FILE:NAME` in this process."""
+    file, _, name = target.partition(":")
+    server = runpy.run_path(str(ROOT / file))[name or "server"]
+    assert isinstance(server, Server)
+    async with server.running():
+        wire = LineWire(server)
+        try:
+            yield wire
+        finally:
+            await wire.connection.close(within=0)
 
 
 @asynccontextmanager

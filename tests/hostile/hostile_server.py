@@ -94,7 +94,7 @@ def text(value: str, **fields: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def connected(answer: Answer, **options: Any) -> AsyncIterator[tuple[Client, Fake]]:
     """A client of a server that answers so. The server has a thread, so that it cannot delay the client."""
-    options = {"timeout": 5, "max_message": 1024 * 1024, **options}
+    options = {"timeout": 60, "max_message": 1024 * 1024, **options}
     with hostile_server(answer) as fake:
         async with Client(fake.url, **options) as client:
             yield client, fake
@@ -105,7 +105,7 @@ def cpu_seconds() -> float:
 
 
 async def connect(url: str) -> None:
-    async with Client(url, timeout=5):
+    async with Client(url, timeout=60):
         pass
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -26,8 +25,10 @@ OFFERED: dict[str, Any] = {"tools": {}, "extensions": TASKS}
 _cursors = itertools.count()
 
 
-async def slow_pages(reply: Reply) -> None:
-    await asyncio.sleep(0.3)
+async def first_page(reply: Reply) -> None:
+    """The first page of a list, whose second never comes."""
+    if "cursor" in reply.request.params:
+        await reply.hang()
     await reply.result({"tools": [], "nextCursor": str(next(_cursors))})
 
 
@@ -43,7 +44,7 @@ async def changing(reply: Reply) -> None:
         (Reply.hang, ("doctor", "URL")),
         (legacy(Reply.hang, tools={}), ("tools", "URL")),
         (modern(Reply.hang, tools={}), ("call", "URL", "tool")),
-        (modern(slow_pages, tools={}), ("tools", "URL")),
+        (modern(first_page, tools={}), ("tools", "URL")),
         (modern(Reply.hang, resources={}), ("read", "URL", "a://b")),
         (scripted(AS_TASK, **OFFERED), ("call", "URL", "tool")),
         (scripted(AS_TASK, **OFFERED), ("call", "URL", "tool", "--task")),

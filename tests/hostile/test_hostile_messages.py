@@ -17,7 +17,6 @@ from tests.hostile.hostile_server import (
     EVERYTHING,
     connect,
     connected,
-    cpu_seconds,
     fails_as_ours,
     hostile_server,
     scripted,
@@ -30,15 +29,14 @@ from tests.hostile.hostile_server import (
 async def test_a_flood_of_requests_is_answered_by_few_tasks() -> None:
     async def answer(reply: Reply) -> None:
         if reply.request.method != "tools/call":
-            await asyncio.sleep(5)  # the answers of the client pile up
-            return
+            await reply.hang()  # the answers of the client pile up
         await reply.events()
         for number in range(5000):
             identity = number if number % 2 else "same"
             await reply.event({"id": identity, "method": "ping", "params": {}})
         await reply.event({"id": reply.request.id, "result": text("done")})
 
-    async with connected(legacy(answer), timeout=20) as (client, fake):
+    async with connected(legacy(answer)) as (client, fake):
         before = len(asyncio.all_tasks())
         assert (await client.call("tool")).text == "done"
         assert len(asyncio.all_tasks()) - before < 300
@@ -143,10 +141,9 @@ async def test_a_task_that_never_ends_is_polled_ever_more_slowly() -> None:
     status = {"taskId": "t", "status": "working", "pollIntervalMs": 0, "ttlMs": None}
     answers = {"tools/call": {"resultType": "task", **status}, "tasks/get": status, "tasks/cancel": status}
     async with connected(scripted(answers, **EVERYTHING)) as (client, fake):
-        began = cpu_seconds()
+        task = await client.submit("tool")
         with pytest.raises(TimedOut, match="has not ended within 2 s"):
-            await client.call("tool", timeout=2)
-        assert cpu_seconds() - began < 1.5
+            await task.result(timeout=2)
         assert sum(request.method == "tasks/get" for request in fake.heard) < 60
 
 
@@ -204,9 +201,15 @@ async def test_any_form_is_answered_or_refused(number: int) -> None:
     question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": FORMS[number]}}
     asking = {"resultType": "input_required", "inputRequests": {"k": question}, "requestState": "s"}
     task = {"taskId": "t", "status": "input_required", "inputRequests": {"k": question}, "pollIntervalMs": 10}
+    ended = {"taskId": "t", "status": "completed", "result": text("done")}
+
+    async def status(reply: Reply) -> None:
+        is_answered = any(request.method == "tasks/update" for request in fake.heard)
+        await reply.result(ended if is_answered else task)
+
     answers = {
         "tools/call": asking,
-        "tasks/get": task,
+        "tasks/get": status,
         "tasks/update": {"resultType": "complete"},
     }
 
@@ -214,6 +217,6 @@ async def test_any_form_is_answered_or_refused(number: int) -> None:
         return {"a": "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!"}
 
     options: dict[str, Any] = {"elicit": elicit, "max_rounds": 3, "max_message": 64 * 1024 * 1024}
-    async with connected(scripted(answers, **EVERYTHING), **options) as (client, _):
+    async with connected(scripted(answers, **EVERYTHING), **options) as (client, fake):
         await fails_as_ours(client.call("tool"))
-        await fails_as_ours(client.task("t").result(timeout=1))
+        await fails_as_ours(client.task("t").result())

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import time
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -24,7 +23,8 @@ from tests.hostile.hostile_server import (
     scripted,
     text,
 )
-from tests.support.polling import turns
+from tests.support.loop_time import LoopTime
+from tests.support.polling import turns, until
 
 # Session ids, event ids and retries
 
@@ -67,11 +67,18 @@ async def test_a_stream_that_breaks_at_once_is_not_opened_in_a_loop() -> None:
         else:
             await reply.result(text("done"))
 
+    def opened() -> int:
+        return sum(request.verb == "GET" for request in fake.heard)
+
     async with connected(legacy(answer), on_log=print) as (client, fake):
-        await client.call("tool")
-        await asyncio.sleep(1)
-        opened = sum(request.verb == "GET" for request in fake.heard)
-    assert 1 <= opened <= 10
+        time = LoopTime.here()
+        with time.stopped():
+            await client.call("tool")
+            await time.let(opened)
+            for _ in range(10):
+                await client.call("tool")
+            assert opened() == 1
+        await time.advance_until(lambda: opened() >= 3, 0.1)
 
 
 async def test_a_server_that_loses_every_session_is_given_up() -> None:
@@ -138,7 +145,7 @@ async def never_ends(reply: Reply) -> None:
     await reply.head(200, "application/json")
     while True:
         await reply.raw(b" ")
-        await asyncio.sleep(0.01)
+        await turns()
 
 
 async def too_short(reply: Reply) -> None:
@@ -189,7 +196,10 @@ async def refused_for_ever(reply: Reply) -> None:
     await reply.head(400, "application/json")
     while True:
         await reply.raw(b"[")
-        await asyncio.sleep(0.01)
+        await turns()
+
+
+ENDLESS = (never_ends, refused_for_ever)
 
 
 async def redirected(reply: Reply) -> None:
@@ -215,12 +225,18 @@ async def redirected(reply: Reply) -> None:
     ids=lambda each: each.__name__,
 )
 async def test_http_that_lies_is_an_error_in_time(answer: Answer) -> None:
-    began = time.monotonic()
-    async with connected(modern(answer), timeout=2) as (client, fake):
-        with pytest.raises(AntiphonError):
-            await client.call("tool")
-    assert time.monotonic() - began < 20
-    assert sum(request.method == "tools/call" for request in fake.heard) == 1
+    def called() -> int:
+        return sum(request.method == "tools/call" for request in fake.heard)
+
+    async with connected(modern(answer), timeout=600) as (client, fake):
+        calling = asyncio.create_task(client.call("tool"))
+        if answer in ENDLESS:
+            await until(called)
+            await LoopTime.here().advance_until(calling.done, 700)
+        with pytest.raises(AntiphonError) as caught:
+            await calling
+    assert isinstance(caught.value, TimedOut) == (answer in ENDLESS), caught.value
+    assert called() == 1
 
 
 # JSON that is deep, wide or large
@@ -290,20 +306,31 @@ async def test_a_list_with_many_unreadable_entries_logs_few_lines(caplog: pytest
 
 
 async def test_a_list_that_comes_slowly_ends_with_the_deadline() -> None:
-    cursors = itertools.count()
+    """Each page comes in less than the deadline, and all of them do not."""
+    asked = released = 0
 
     async def answer(reply: Reply) -> None:
-        await asyncio.sleep(0.3)
-        await reply.result({"tools": [], "tasks": [], "nextCursor": str(next(cursors))})
+        nonlocal asked
+        asked = page = asked + 1
+        await until(lambda: released >= page)
+        await reply.result({"tools": [], "tasks": [], "nextCursor": str(page)})
 
-    async with connected(modern(answer, tools={}), timeout=1) as (client, fake):
-        with pytest.raises(TimedOut, match="the list of tools"):
-            await client.tools()
-        assert len(fake.heard) < 10
+    async def ends(listing: Coroutine[Any, Any, object], match: str) -> None:
+        nonlocal asked, released
+        asked = released = 0
+        work = asyncio.create_task(listing)
+        for page in range(1, 4):
+            await until(lambda: asked == page)  # noqa: B023 - it is awaited here
+            LoopTime.here().advance(250)
+            released = page
+        with pytest.raises(TimedOut, match=match):
+            await work
+
+    async with connected(modern(answer, tools={}), timeout=600) as (client, _):
+        await ends(client.tools(), "the list of tools")
     tasks = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
-    async with connected(legacy(answer, tasks=tasks), timeout=1, protocol="2025-11-25") as (client, _):
-        with pytest.raises(TimedOut, match="the list of tasks"):
-            await client.tasks()
+    async with connected(legacy(answer, tasks=tasks), timeout=600, protocol="2025-11-25") as (client, _):
+        await ends(client.tasks(), "the list of tasks")
 
 
 LOOP: dict[str, Any] = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}

@@ -108,7 +108,7 @@ async def test_too_many_headers_are_refused(way: str, path: str) -> None:
 async def _read_after_deadlines(connection: http.Connection) -> bytes:
     """Move the time until the server has closed a connection, and return what came before."""
     rest = asyncio.create_task(connection.reader.read())
-    await LoopTime().advance_until(rest.done, 2 * LONG)
+    await LoopTime.here().advance_until(rest.done, 2 * LONG)
     return await rest
 
 
@@ -131,7 +131,7 @@ async def test_a_head_has_a_deadline_from_the_connection_on() -> None:
 
 async def test_a_head_that_comes_byte_by_byte_has_the_same_deadline() -> None:
     async with running(server(head_timeout=LONG)) as address, http.connect(address.port) as connection:
-        time, answer = LoopTime(), asyncio.create_task(connection.reader.read())
+        time, answer = LoopTime.here(), asyncio.create_task(connection.reader.read())
         await connection.write(b"GET /mcp HTTP/1.1\r\n")
 
         def send_line() -> bool:
@@ -199,7 +199,7 @@ async def test_the_time_in_which_the_server_stands_still_does_not_count(
     limited = server(head_timeout=LONG, body_timeout=LONG)
     async with running(limited) as address, http.connect(address.port) as connection:
         await until(lambda: len(connections(address)) == 1)
-        time = LoopTime()
+        time = LoopTime.here()
         with time.stopped():
             await connection.write(request_bytes[:before])
             await turns(50)  # the server reads it
@@ -219,7 +219,7 @@ async def test_a_body_that_was_refused_has_a_deadline() -> None:
             connection.writer.write(b"x" * 1000)
             return connection.writer.is_closing()
 
-        await LoopTime().advance_until(send_more, LONG / 10)
+        await LoopTime.here().advance_until(send_more, LONG / 10)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5])
@@ -233,7 +233,7 @@ async def test_slow_heads_do_not_lock_others_out(share: float) -> None:
             connection.writer.write(b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nX-")
         if share < 1:
             assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED
-        await LoopTime().advance_until(lambda: not len(connections(address)), 2 * LONG)
+        await LoopTime.here().advance_until(lambda: not len(connections(address)), 2 * LONG)
         assert (await send_raw(address.port, post(), MARKER)).statuses == SERVED
 
 
@@ -286,7 +286,7 @@ async def test_readiness_is_not_load_and_a_probe_on_a_new_connection_is_refused_
 
 
 async def test_idle_connections_make_room_for_new_ones(log: pytest.LogCaptureFixture) -> None:
-    time = LoopTime()
+    time = LoopTime.here()
     async with running(server(max_connections=5, head_timeout=LONG)) as address, AsyncExitStack() as stack:
         held = [await stack.enter_async_context(http.connect(address.port)) for _ in range(5)]
         for connection in held[:3]:

@@ -12,19 +12,22 @@ import pytest_asyncio
 
 from antiphon import Limits, Principal, Server
 from antiphon.transport.server.http import known_heads
-from antiphon.transport.server.http.known_heads import Head, KnownHeads, read_head
+from antiphon.transport.server.http.known_heads import ConnectionHeads, Head, KnownHeads, read_head
 from antiphon.transport.server.http.protocol import HttpProtocol
 from tests.hostile.raw import MARKER, PING, post, read_statuses
 from tests.support.http import TIMEOUT_SECONDS
+from tests.support.loop_time import LoopTime
 from tests.support.polling import turns, until
 from tests.support.serving import Address, running
 
+LONG = 600.0
+"""A deadline that passes only if a test moves the time."""
 USUAL = "Accept: application/json, text/event-stream"
 LONGER = PING.replace(b"1,", b"123456,")
 
 
 def build(**options: Any) -> Server:
-    server = Server("heads", limits=Limits(body_timeout=0.2, head_timeout=0.2), **options)
+    server = Server("heads", limits=Limits(body_timeout=LONG, head_timeout=LONG), **options)
 
     @server.tool
     async def add(a: int, b: int) -> str:
@@ -75,10 +78,13 @@ async def exchange(port: int, *parts: bytes) -> list[bytes]:
                 length = re.search(rb"content-length: (\d+)", head)
                 assert length is not None
                 answers.append(head + await reader.readexactly(int(length[1])))
-            writer.write(parts[-1])
-            await turns(20)
-            writer.write(MARKER)
-            answers.append(await reader.read(-1))
+        writer.write(parts[-1])
+        await turns(20)
+        writer.write(MARKER)
+        rest = asyncio.create_task(reader.read(-1))
+        await turns(50)  # what needs no time has been answered
+        await LoopTime.here().advance_until(rest.done, 2 * LONG)
+        answers.append(await rest)
     finally:
         writer.transport.abort()
     return answers
@@ -88,7 +94,7 @@ async def both_ways(where: Address, monkeypatch: pytest.MonkeyPatch, *parts: byt
     """Return the answers of a server that knows heads, and of the same server that parses every head."""
     found = [await exchange(where.port, *parts)]
     with monkeypatch.context() as patch:
-        patch.setattr(HttpProtocol, "_take_known", lambda self, data: False)
+        patch.setattr(ConnectionHeads, "find", lambda self, data: None)
         found.append(await exchange(where.port, *parts))
     return [[re.sub(rb"\r\ndate: [^\r]*", b"", answer) for answer in answers] for answers in found]
 
@@ -185,10 +191,11 @@ async def test_a_body_that_looks_like_a_known_request_is_a_body(where: Address) 
     reader, writer = await asyncio.open_connection("127.0.0.1", where.port)
     writer.write(usual)
     assert b"200 OK" in await reader.readuntil(b"}}")
-    (protocol,) = where.runner.config.connections._open  # type: ignore[attr-defined]
+    deadlines = where.runner.config.connections.deadlines  # type: ignore[attr-defined]
+    assert not deadlines
     writer.write(outer[:start])
+    await until(lambda: deadlines)  # the head has arrived, the body has not
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        await until(lambda: protocol._plain_headers is not None)  # the head has arrived, the body has not
         writer.write(outer[start:])
         answers = await reader.readuntil(b"}}")
         writer.write(MARKER)

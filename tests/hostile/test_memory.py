@@ -167,42 +167,40 @@ async def bounded_store(folder: Path) -> AsyncIterator[None]:
 # Standard streams
 
 
+def state_of(server: StdioServer) -> str:
+    """Return what the process does: `S` if it waits for something."""
+    return Path(f"/proc/{server.process.pid}/stat").read_text().rpartition(") ")[2][0]
+
+
 def memory_of(server: StdioServer) -> int:
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-
-
-@asynccontextmanager
-async def unread(server: StdioServer) -> AsyncIterator[None]:
-    """Do not read the output of a server."""
-    assert server.process.stdout is not None
-    output = server.process.stdout._transport  # type: ignore[attr-defined]
-    output.pause_reading()
-    try:
-        yield
-    finally:
-        server.process.kill()
-        output.resume_reading()
 
 
 @pytest.mark.parametrize(
     "line", [b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n', b"{}\n"], ids=["requests", "invalid"]
 )
 async def test_a_client_that_sends_and_does_not_read(line: bytes) -> None:
-    async with stdio_server("guarded.py") as server:
+    async with stdio_server("guarded.py", limit=65536) as server:
         assert "result" in await server.ask("ping", id=0)
         before = memory_of(server)
-        async with unread(server):
+        assert server.process.stdin is not None
+        assert server.process.stdout is not None
+        server.process.stdin.write(line * (4 * MIB // len(line)))
+        looks: list[tuple[str, int]] = []
+
+        def waits() -> bool:
+            """Whether the server has been asleep at the last looks, and has read nothing between them."""
             assert server.process.stdin is not None
-            server.process.stdin.write(line * (4 * MIB // len(line)))
-            unsent: list[int] = [0]
-            for _ in range(600):
-                unsent.append(server.process.stdin.transport.get_write_buffer_size())
-                if len(set(unsent[-20:])) == 1:
-                    break
-                await asyncio.sleep(0.1)
-            assert unsent[-1] > 2 * MIB, "the server stops reading"
-            assert memory_of(server) - before < BUDGET + ROOM
+            looks.append((state_of(server), server.process.stdin.transport.get_write_buffer_size()))
+            return len(looks) >= 20 and set(looks[-20:]) == {("S", looks[-1][1])}
+
+        await until(waits)
+        assert looks[-1][1] > 2 * MIB, "the server stops reading"
+        assert memory_of(server) - before < BUDGET + ROOM
+        server.process.kill()
+        while await server.process.stdout.read(MIB):
+            pass
 
 
 async def test_answers_that_nobody_asked_for_on_standard_streams() -> None:

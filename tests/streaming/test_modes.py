@@ -225,7 +225,7 @@ async def test_what_was_emitted_before_the_fallback_is_in_the_stream_and_the_tas
 async def test_how_long_at_once_is_is_said_by_the_tool_or_else_a_moment(
     core: Speaker, studio: Studio, tool: str, within: float
 ) -> None:
-    time = LoopTime()
+    time = LoopTime.here()
     with time.stopped():
         asking = asyncio.create_task(core.ask("tools/call", wish(tool, "immediate", n=1)))
         await time.let(lambda: studio.ran["gated"])

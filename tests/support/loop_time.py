@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Self
 
 from tests.support.polling import turns, until
 
@@ -19,12 +20,18 @@ class LoopTime:
     slow machine nor a fast one makes a difference. Waits with a deadline that are under way end as well.
     """
 
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._real = self._loop.time
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._real = loop.time
         self._ahead = 0.0
         self._stopped_at: float | None = None
-        vars(self._loop)["time"] = self._now
+        vars(loop)["time"] = self._now
+
+    @classmethod
+    def here(cls) -> Self:
+        """Return the time of the running event loop."""
+        loop = asyncio.get_running_loop()
+        found = getattr(loop.time, "__self__", None)
+        return found if isinstance(found, cls) else cls(loop)
 
     def _now(self) -> float:
         return (self._real() if self._stopped_at is None else self._stopped_at) + self._ahead

@@ -65,8 +65,10 @@ class StdioServer:
 
 
 @asynccontextmanager
-async def stdio_server(script: str = "everything.py") -> AsyncIterator[StdioServer]:
-    """Start `python SCRIPT --stdio`."""
+async def stdio_server(
+    script: str = "everything.py", *, limit: int = 16 * 1024 * 1024
+) -> AsyncIterator[StdioServer]:
+    """Start `python SCRIPT --stdio`. What nobody reads is taken from it up to twice the `limit`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(SERVERS / script),
@@ -76,7 +78,7 @@ async def stdio_server(script: str = "everything.py") -> AsyncIterator[StdioServ
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        limit=16 * 1024 * 1024,
+        limit=limit,
     )
     try:
         yield StdioServer(process)

@@ -10,18 +10,21 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 
-from antiphon import Server
+from antiphon import Context, Server
 from antiphon.errors import ProcessEnded, Unreachable
 from antiphon.transport.client import stdio as process
-from antiphon.transport.client.channel import Channel
+from antiphon.transport.client.channel import Channel, Receiver
 from antiphon.transport.client.http import HttpChannel
-from antiphon.transport.client.memory import MemoryChannel
+from antiphon.transport.client.line_channel import LineConnection, Reader, Writer
+from antiphon.transport.client.memory import MAX_UNREAD_FRAMES, MemoryChannel
 from antiphon.transport.client.stdio import StdioChannel
 from antiphon.wire.client.dialect import Message
 from antiphon.wire.jsonrpc import Frame
-from tests.support.polling import until
+from tests.client.fakes import META, MODERN
+from tests.support.loop_time import LoopTime
 
 PLACE = "http://server.example/mcp"
 EVENTS = {"content-type": "text/event-stream"}
@@ -82,6 +85,13 @@ class Web:
 
 def streamed(data: bytes, *, breaks: bool = False) -> httpx2.Response:
     return httpx2.Response(200, headers=EVENTS, stream=Body(data, breaks))
+
+
+def opened(session: str) -> httpx2.Response:
+    """Return the response to a request that opens a session."""
+    headers = {"content-type": "application/json", "mcp-session-id": session}
+    body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+    return httpx2.Response(200, headers=headers, stream=Body(body, breaks=False))
 
 
 def refused(status: int) -> httpx2.Response:
@@ -147,6 +157,7 @@ async def test_a_get_stream_that_does_not_stay_open_is_opened_again_with_one_war
 ) -> None:
     heard, reopened, lost = Heard(), list[str](), list[str]()
     web = Web(
+        opened("s1"),
         streamed(event("1", method="notifications/one") + event("2", id=9, result={})),
         *(streamed(event(), breaks=True) for _ in range(7)),
         refused(410),  # the server does not keep the stream
@@ -155,18 +166,18 @@ async def test_a_get_stream_that_does_not_stay_open_is_opened_again_with_one_war
         refused(404),  # nor the session
     )
     channel = await web.channel(heard)
-    channel._session = "s1"
+    await channel.request(msgspec.structs.replace(message("initialize"), opens_session=True))
     with caplog.at_level(logging.WARNING, "antiphon.client"):
         await channel.listen(
             {}, on_reopened=lambda: reopened.append("again"), on_session_lost=lambda: lost.append("session")
         )
-        await until(lambda: lost)
+        await LoopTime.here().advance_until(lambda: lost, 10)
     (warning,) = [record.getMessage() for record in caplog.records]
     assert warning.startswith(f"The stream of messages outside of requests from {PLACE} keeps breaking: ")
     assert warning.endswith("The client tries to open it again.")
     assert heard.methods == ["notifications/one", "notifications/two"], "a response to nothing is dropped"
     assert len(reopened) == 8
-    ids = [request.headers.get("last-event-id") for request in web.asked]
+    ids = [request.headers.get("last-event-id") for request in web.asked[1:]]
     assert ids == [None, *["2"] * 8, None, "1", None]
     await channel.close()
 
@@ -179,15 +190,19 @@ async def test_messages_after_the_channel_is_closed_are_ignored() -> None:
     ends: list[str] = []
 
     @server.tool
-    async def wait() -> str:
+    async def wait(ctx: Context) -> str:
         begun.set()
         await release.wait()
+        for _ in range(2 * MAX_UNREAD_FRAMES):  # it would wait for a reader for ever
+            await ctx.info("late")
         ends.append("done")
         return "done"
 
     channel = MemoryChannel(server.engine)
     await channel.open(Heard())
-    asking = asyncio.create_task(channel.request(message("tools/call", name="wait")))
+    meta = {f"{META}protocolVersion": MODERN, f"{META}clientInfo": {"name": "tests", "version": "1"}}
+    meta |= {f"{META}clientCapabilities": {}, f"{META}logLevel": "info"}
+    asking = asyncio.create_task(channel.request(message("tools/call", name="wait", _meta=meta)))
     await begun.wait()
     closing = asyncio.create_task(channel.close())
     with pytest.raises(Unreachable, match="is closed"):
@@ -195,7 +210,6 @@ async def test_messages_after_the_channel_is_closed_are_ignored() -> None:
     release.set()
     await closing
     assert ends == ["done"]
-    assert channel._frames.empty()
 
 
 # To a child process
@@ -204,14 +218,25 @@ async def test_messages_after_the_channel_is_closed_are_ignored() -> None:
 async def test_pending_writes_fail_when_the_channel_is_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "_LAST_OUTPUT_SECONDS", 0.05)
+    monkeypatch.setattr(process, "LAST_OUTPUT_SECONDS", 0.05)
+    begun = asyncio.Event()
+
+    class Noted(LineConnection):
+        """Says when it begins to write."""
+
+        def __init__(self, peer: str, read: Reader, write: Writer, receive: Receiver, **options: Any) -> None:
+            async def note(line: bytes) -> None:
+                begun.set()
+                await write(line)
+
+            super().__init__(peer, read, note, receive, **options)
+
+    monkeypatch.setattr(process, "LineConnection", Noted)
     channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], shutdown_timeout=0.05)
     await channel.open(Heard())
     large = message("tools/call", 1, pad="x" * 5_000_000)
     sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]
-    assert channel._lines is not None
-    duplex = channel._lines
-    await until(lambda: duplex._writing.locked())
+    await begun.wait()
     await channel.close()
     results = await asyncio.gather(*sending, return_exceptions=True)
     assert {isinstance(result, Unreachable) for result in results} == {True}

@@ -36,10 +36,15 @@ class WebServer:
     port: int = 0
     asked: list[Asked] = field(default_factory=list)
     connections: list[asyncio.StreamWriter] = field(default_factory=list)
+    readers: list[asyncio.StreamReader] = field(default_factory=list)
 
     @property
     def open_connections(self) -> int:
         return sum(not writer.is_closing() for writer in self.connections)
+
+    def is_left(self, number: int) -> bool:
+        """Return whether the client has closed a connection."""
+        return self.readers[number].at_eof() or self.connections[number].is_closing()
 
     def hang_up(self) -> None:
         """Close all connections from the server's side."""
@@ -79,6 +84,7 @@ async def web_server(
         tasks.add(task)
         number = len(server.connections)
         server.connections.append(writer)
+        server.readers.append(reader)
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while True:
                 if not (first := await reader.readexactly(1)).isalpha():  # TLS, for example

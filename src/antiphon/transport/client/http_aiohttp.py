@@ -223,9 +223,9 @@ class _Pool:
     def acquire() -> _Pool:
         """Return the pool of the running loop for one more client."""
         loop = asyncio.get_running_loop()
-        pool = _pools.get(loop)
+        pool = pools.get(loop)
         if pool is None or pool.connector.closed:
-            pool = _pools[loop] = _Pool(loop)
+            pool = pools[loop] = _Pool(loop)
         pool.users += 1
         return pool
 
@@ -234,8 +234,8 @@ class _Pool:
         self.users -= 1
         if self.users:
             return
-        if _pools.get(self.loop) is self:
-            del _pools[self.loop]
+        if pools.get(self.loop) is self:
+            del pools[self.loop]
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self.connector.close(abort_ssl=True)
@@ -243,7 +243,7 @@ class _Pool:
             pass
 
 
-_pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
 
 def _drop(session: aiohttp.ClientSession, pool: _Pool) -> None:
@@ -254,7 +254,7 @@ def _drop(session: aiohttp.ClientSession, pool: _Pool) -> None:
         pool.loop.call_soon_threadsafe(pool.loop.create_task, closing)
     except RuntimeError:  # the loop is closed, and its connections with it
         closing.close()
-        _pools.pop(pool.loop, None)
+        pools.pop(pool.loop, None)
         _run_without_loop(pool.connector.close())
 
 

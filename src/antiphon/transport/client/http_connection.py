@@ -23,7 +23,7 @@ _MAX_FIELD_BYTES = 16 * 1024
 _MAX_HEADERS = 128
 _MAX_HEAD_BYTES = 512 * 1024
 """How much may come without a byte of the body: headers with interim responses, trailers."""
-_MAX_BUFFERED_BYTES = 256 * 1024
+MAX_BUFFERED_BYTES = 256 * 1024
 """How much of a body is kept before the connection waits for a reader, and how large a small request is."""
 
 
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
         self._begin()
         response = self._response = Response(self)
         # One write for a small body: it is one packet then.
-        if body is not None and len(body) > _MAX_BUFFERED_BYTES:
+        if body is not None and len(body) > MAX_BUFFERED_BYTES:
             self._is_large = True
             self._transport.write(request)
             self._transport.write(body)
@@ -209,7 +209,7 @@ class Connection(asyncio.Protocol):
         if self._problem:
             self._fail(HttpFailure(f"the response is not valid HTTP: {self._problem}"))
             return
-        if response.size > _MAX_BUFFERED_BYTES and not response.is_complete and self._transport is not None:
+        if response.size > MAX_BUFFERED_BYTES and not response.is_complete and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
         if self._has_head:

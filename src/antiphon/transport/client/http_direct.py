@@ -246,9 +246,9 @@ class _Pool:
     def acquire() -> _Pool:
         """Return the pool of the running loop for one more client."""
         loop = asyncio.get_running_loop()
-        pool = _pools.get(loop)
+        pool = pools.get(loop)
         if pool is None:
-            pool = _pools[loop] = _Pool(loop)
+            pool = pools[loop] = _Pool(loop)
         pool._users += 1
         return pool
 
@@ -257,8 +257,8 @@ class _Pool:
         self._users -= 1
         if self._users:
             return
-        if _pools.get(self.loop) is self:
-            del _pools[self.loop]
+        if pools.get(self.loop) is self:
+            del pools[self.loop]
         if self._sweeping is not None:
             self._sweeping.cancel()
         self._idle.clear()
@@ -332,7 +332,7 @@ class _Pool:
             self._sweeping = self.loop.call_later(connecting.IDLE_SECONDS / 4, self._sweep)
 
 
-_pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
+pools: dict[asyncio.AbstractEventLoop, _Pool] = {}
 
 
 async def _resolve(host: str, port: int) -> list[Any]:
@@ -349,4 +349,4 @@ def _drop(pool: _Pool) -> None:
     try:
         pool.loop.call_soon_threadsafe(pool.release)
     except RuntimeError:  # the loop is closed, and its connections with it
-        _pools.pop(pool.loop, None)
+        pools.pop(pool.loop, None)

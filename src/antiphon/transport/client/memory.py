@@ -13,7 +13,7 @@ from antiphon.transport.server.stream_connection import StreamConnection
 
 __all__ = ["connect"]
 
-_MAX_UNREAD_FRAMES = 1024
+MAX_UNREAD_FRAMES = 1024
 _CLOSE_SECONDS = 1.0
 """How long running calls may take to end when the channel closes."""
 
@@ -31,12 +31,12 @@ class MemoryChannel(LineChannel):
         self._server = server
         self._principal = principal
         self._running = AsyncExitStack()
-        self._frames: asyncio.Queue[bytes] = asyncio.Queue(_MAX_UNREAD_FRAMES)
+        self._frames: asyncio.Queue[bytes] = asyncio.Queue(MAX_UNREAD_FRAMES)
         self._connection: StreamConnection | None = None
 
     async def open(self, receive: Receiver) -> None:
         """Start the server."""
-        self._frames = asyncio.Queue(_MAX_UNREAD_FRAMES)  # of the event loop that runs now
+        self._frames = asyncio.Queue(MAX_UNREAD_FRAMES)  # of the event loop that runs now
         await self._running.enter_async_context(self._server.running())
         connection = self._connection = StreamConnection(
             self._server, self._deliver, principal=self._principal

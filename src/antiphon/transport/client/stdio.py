@@ -42,7 +42,7 @@ _SAFE_WINDOWS_VARIABLES = (
     "USERPROFILE",
 )
 _READ_AHEAD_BYTES = 64 * 1024
-_LAST_OUTPUT_SECONDS = 1.0
+LAST_OUTPUT_SECONDS = 1.0
 """How long the channel reads the remaining output of a process that has exited."""
 _KEPT_ERROR_BYTES = 8 * 1024
 """How much of the standard error the channel keeps."""
@@ -165,9 +165,9 @@ class StdioChannel(LineChannel):
             child.stdin.write(line)
             await child.stdin.drain()
         except (ConnectionError, RuntimeError):
-            await child.exits_within(_LAST_OUTPUT_SECONDS)
+            await child.exits_within(LAST_OUTPUT_SECONDS)
             # The last output may say why: it is read before the error is made.
-            await asyncio.wait(self._tasks, timeout=_LAST_OUTPUT_SECONDS)
+            await asyncio.wait(self._tasks, timeout=LAST_OUTPUT_SECONDS)
             raise self._ended(child) from None
 
     async def _watch(self, child: _Child, lines: LineConnection, keeping: asyncio.Task[None]) -> None:
@@ -175,7 +175,7 @@ class StdioChannel(LineChannel):
         exiting = asyncio.create_task(child.exited.wait())
         try:
             await asyncio.wait({exiting, lines.listening}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({exiting, lines.listening, keeping}, timeout=_LAST_OUTPUT_SECONDS)
+            await asyncio.wait({exiting, lines.listening, keeping}, timeout=LAST_OUTPUT_SECONDS)
         finally:
             exiting.cancel()
         lines.fail(self._ended(child))

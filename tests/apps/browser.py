@@ -23,7 +23,7 @@ from tests.support.process import ROOT
 
 HERE = Path(__file__).parent
 PACKAGES = ROOT / ".node" / "node_modules"
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 
 DEFAULT_POLICY = (
     "default-src 'none'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "

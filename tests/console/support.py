@@ -17,6 +17,7 @@ from antiphon.console.sign_in import SignIn
 from antiphon.console.sources import ServerSource, Sources, StoreSource
 from antiphon.runtime.limits import Limits
 from antiphon.transport.server.http.serve import HttpServer, create_config
+from tests.support.polling import until
 
 __all__ = ["RunningConsole", "serving_app", "serving_console"]
 
@@ -60,10 +61,8 @@ async def serving_app(
     server = HttpServer(config, handle_signals=False, on_closing=end_streams)
     serving = asyncio.create_task(server.serve(sockets=[listening, *more]))
     try:
-        async with asyncio.timeout(20):
-            while not server.started:
-                assert not serving.done(), "The app did not start."
-                await asyncio.sleep(0.01)
+        await until(lambda: server.started or serving.done())
+        assert not serving.done(), "The app did not start."
         host, port = listening.getsockname()[:2]
         yield f"http://{host}:{port}"
     finally:

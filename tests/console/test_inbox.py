@@ -20,7 +20,7 @@ from antiphon.runtime.tasks.records import ASKING_TAG, head_of
 from antiphon.store.contract import Entry, Record
 from tests.console.people import OWN, PEOPLE, asked, shop, store_source, store_url
 from tests.console.support import RunningConsole, serving_app, serving_console
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 from tests.support.serving import serving
 
 
@@ -61,8 +61,8 @@ async def test_an_operator_answers_questions_to_callers_and_to_others(tmp_path: 
 
         await console.post(f"{OWN}/answer", answer_to(first, {"value": "Ada"}))
         await console.post(f"{OWN}/answer", answer_to(second, {"value": True}))
-        assert (await greeting.result(timeout=20)).text == "Hello Ada!"
-        assert (await expense.result(timeout=20)).text == "True by operator:tester"
+        assert (await greeting.result(timeout=DEADLINE)).text == "Hello Ada!"
+        assert (await expense.result(timeout=DEADLINE)).text == "True by operator:tester"
         assert await asked(console, 0) == []
         closed = (await console.get(f"{OWN}/question", task=greeting.id, key="name"))["closed"]
         assert (closed["by"], closed["action"]) == ("operator:tester", "accept")
@@ -74,7 +74,7 @@ async def test_a_question_is_declined(tmp_path: Path) -> None:
         task = await client.submit("greet")
         (row,) = await asked(console)
         await console.post(f"{OWN}/answer", answer_to(row, action="decline"))
-        assert (await task.result(timeout=20, check=False)).is_error
+        assert (await task.result(timeout=DEADLINE, check=False)).is_error
         closed = (await console.get(f"{OWN}/question", task=task.id, key="name"))["closed"]
         assert closed["action"] == "decline"
 
@@ -91,7 +91,7 @@ async def test_what_is_wrong_is_said_at_its_field(tmp_path: Path) -> None:
             "size": "This must be one of s, m.",
         }
         await console.post(f"{OWN}/answer", answer_to(row, {"count": 2, "mail": "ada@example.org"}))
-        assert "ada@example.org" in (await task.result(timeout=20)).text
+        assert "ada@example.org" in (await task.result(timeout=DEADLINE)).text
 
 
 @pytest.mark.parametrize("change", [{"action": "cancel"}, {"content": [1]}, {"action": None}])
@@ -112,7 +112,7 @@ async def test_the_second_answer_to_a_question_is_told_who_was_first(tmp_path: P
         assert problem["message"] == NO_SUCH_QUESTION
         closed = (await console.get(f"{OWN}/question", task=task.id, key="name"))["closed"]
         assert closed["by"] == "ada"
-        assert (await task.result(timeout=20)).text == "Hello Ada!"
+        assert (await task.result(timeout=DEADLINE)).text == "Hello Ada!"
 
 
 async def test_operators_are_one_of_several_who_approve(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_texts_that_reorder_what_a_person_reads_are_cleaned_and_values_are
         assert (field["title"], field["description"]) == ("f", "M")
         assert field["oneOf"] == [{"const": choice, "title": "ab"}, {"const": "b", "title": "b"}]
         await console.post(f"{OWN}/answer", answer_to(row, {f"f{override}": choice}))
-        await task.result(timeout=20)
+        await task.result(timeout=DEADLINE)
 
 
 async def test_questions_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,7 +241,7 @@ async def test_questions_of_earlier_versions_are_found_too(tmp_path: Path) -> No
         await store.close()
         (row,) = await asked(console)
         await console.post(f"{OWN}/answer", answer_to(row, {"value": "Ada"}))
-        assert (await task.result(timeout=20)).text == "Hello Ada!"
+        assert (await task.result(timeout=DEADLINE)).text == "Hello Ada!"
 
 
 async def test_a_function_that_waits_in_its_process_is_answered(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ async def test_a_function_that_waits_in_its_process_is_answered(tmp_path: Path) 
             task = await client.submit("hold")
             (row,) = await asked(browser)
             await browser.post(f"{SHARED}/answer", answer_to(row, {"value": "on"}))
-            assert (await task.result(timeout=20)).text == "on"
+            assert (await task.result(timeout=DEADLINE)).text == "on"
 
 
 # People who are not operators
@@ -303,7 +303,7 @@ async def test_people_see_their_own_questions_and_those_that_they_can_answer(tmp
                 ] == NO_SUCH_QUESTION
 
             await bob.post(f"{SHARED}/answer", answer_to(other, {"value": True}))
-            assert (await expense.result(timeout=20)).text == "True by bob"
+            assert (await expense.result(timeout=DEADLINE)).text == "True by bob"
             # Eve could have answered, and is not told who did. Ada owns the task, and was not asked.
             for browser in (eve, ada):
                 place = {"task": other["task"], "key": other["key"]}
@@ -311,7 +311,7 @@ async def test_people_see_their_own_questions_and_those_that_they_can_answer(tmp
                     found = await response.json()
                     assert "bob" not in str(found)
             await ada.post(f"{SHARED}/answer", answer_to(own, {"value": "Ada"}))
-            assert (await greeting.result(timeout=20)).text == "Hello Ada!"
+            assert (await greeting.result(timeout=DEADLINE)).text == "Hello Ada!"
 
 
 async def test_an_operator_with_a_login_answers_by_their_own_right_first(tmp_path: Path) -> None:
@@ -325,8 +325,8 @@ async def test_an_operator_with_a_login_answers_by_their_own_right_first(tmp_pat
             greeting, expense = await client.submit("greet"), await client.submit("expense", amount=7)
             for row in await asked(max, 2):
                 await max.post(f"{SHARED}/answer", answer_to(row, {"value": True if row["to"] else "Ada"}))
-            assert (await expense.result(timeout=20)).text == "True by max"
-            assert (await greeting.result(timeout=20)).text == "Hello Ada!"
+            assert (await expense.result(timeout=DEADLINE)).text == "True by max"
+            assert (await greeting.result(timeout=DEADLINE)).text == "Hello Ada!"
             closed = (await max.get(f"{SHARED}/question", task=greeting.id, key="name"))["closed"]
             assert closed["by"] == "operator:max"
 
@@ -350,7 +350,7 @@ async def test_an_operator_with_a_login_does_not_approve_their_own_task(tmp_path
             assert refused["message"] == NO_SUCH_QUESTION
             assert await asked(max, 0) == []
             await bob.post(f"{SHARED}/answer", answer_to(row, {"value": True}))
-            assert (await expense.result(timeout=20)).text == "True by bob"
+            assert (await expense.result(timeout=DEADLINE)).text == "True by bob"
 
 
 # Servers
@@ -380,7 +380,7 @@ async def test_the_inbox_of_a_server_is_answered_as_the_person_who_is_logged_in(
             assert problem.startswith("gone: The console cannot talk to gone: ")
             assert (await console.get("/api/inbox/count"))["badge"] == "1+"
             await console.post(path, answer_to(row, {"value": True}))
-            assert (await task.result(timeout=20)).text == "True by bob"
+            assert (await task.result(timeout=DEADLINE)).text == "True by bob"
             assert (await console.post(path, answer_to(row, {"value": False}), status=404))[
                 "message"
             ] == NO_SUCH_QUESTION
@@ -423,7 +423,7 @@ async def test_a_source_that_fails_does_not_hide_the_questions_of_others(
 
 async def test_pages_hear_of_questions_that_come_and_go(tmp_path: Path) -> None:
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(DEADLINE),
         console_and_client(tmp_path) as (console, client),
         console.http.get(f"{console.url}/api/live") as live,
     ):
@@ -439,7 +439,7 @@ async def test_pages_hear_of_questions_on_servers(tmp_path: Path) -> None:
         "shop", "shop", "url", lambda user, **options: Client(server, principal=PEOPLE["b-token"])
     )
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(DEADLINE),
         Client(server, principal=PEOPLE["a-token"]) as ada,
         Client(server, principal=PEOPLE["b-token"]) as bob,
         serving_console(servers=[source]) as console,
@@ -450,7 +450,7 @@ async def test_pages_hear_of_questions_on_servers(tmp_path: Path) -> None:
         (item,) = await bob.inbox()
         await item.answer(True)
         await shown(console, live, 0)
-        assert (await task.result(timeout=20)).text == "True by bob"
+        assert (await task.result(timeout=DEADLINE)).text == "True by bob"
 
 
 async def shown(console: RunningConsole, live: aiohttp.ClientResponse, count: int) -> None:

@@ -15,6 +15,7 @@ from antiphon import Client, Principal
 from tests.console.browser import PHONE, Tab, accessibility_problems, expect, open_tab, small_targets
 from tests.console.people import asked, shop, store_source, store_url
 from tests.console.support import RunningConsole, serving_console
+from tests.support.polling import DEADLINE
 from tests.support.process import started
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -69,14 +70,14 @@ async def test_questions_are_answered_by_keyboard_alone(browser: Any, tmp_path: 
         await page.keyboard.press("ControlOrMeta+a")
         await page.keyboard.type("ada@example.org")
         await page.keyboard.press("ControlOrMeta+Enter")
-        assert "ada@example.org" in (await order.result(timeout=20)).text
+        assert "ada@example.org" in (await order.result(timeout=DEADLINE)).text
 
         # The next question is chosen. A second person would have to confirm a no.
         await page.get_by_role("heading", name="What is your name?").wait_for()
         await page.keyboard.press("d")
         await page.keyboard.press("Tab")
         await page.keyboard.press("Enter")
-        assert (await greeting.result(timeout=20, check=False)).is_error
+        assert (await greeting.result(timeout=DEADLINE, check=False)).is_error
 
         await page.get_by_role("heading", name="Approve 12 €?").wait_for()
         await page.keyboard.press("/")
@@ -85,7 +86,7 @@ async def test_questions_are_answered_by_keyboard_alone(browser: Any, tmp_path: 
         await page.keyboard.press("Escape")
         await page.keyboard.press("a")
         await page.keyboard.press("Enter")
-        assert (await expense.result(timeout=20)).text == "True by operator:tester"
+        assert (await expense.result(timeout=DEADLINE)).text == "True by operator:tester"
         await page.get_by_text("Nobody asks you anything").wait_for()
         await page.locator("nav .badge").first.wait_for(state="hidden")
         assert await accessibility_problems(page) == []
@@ -111,10 +112,10 @@ async def test_a_list_that_was_fetched_before_an_answer_does_not_bring_the_quest
 
         await page.route(re.compile(r"/api/inbox\?"), late)
         await page.get_by_label("Filter questions").fill("Approve")
-        await asyncio.wait_for(fetched.wait(), 20)
+        await asyncio.wait_for(fetched.wait(), DEADLINE)
         await page.keyboard.press("Enter")
         await page.get_by_role("button", name="Yes").click()
-        assert (await expense.result(timeout=20)).text == "True by operator:tester"
+        assert (await expense.result(timeout=DEADLINE)).text == "True by operator:tester"
         await page.get_by_text("Answered.").wait_for()
         answered.set()
         await page.get_by_text("No question matches").wait_for()
@@ -133,7 +134,7 @@ async def test_the_second_of_two_browsers_is_told_and_keeps_what_was_typed(
         await second.page.get_by_label("value").fill("Byron")
         await first.page.get_by_label("value").fill("Ada")
         await first.page.get_by_role("button", name="Answer", exact=True).click()
-        assert (await task.result(timeout=20)).text == "Hello Ada!"
+        assert (await task.result(timeout=DEADLINE)).text == "Hello Ada!"
 
         await second.page.get_by_text("Answered elsewhere by operator:tester").wait_for()
         await second.page.get_by_text("What you typed is below. It was not sent.").wait_for()
@@ -201,5 +202,5 @@ async def test_a_question_is_answered_while_the_process_of_its_task_is_killed(
                 await tab.page.get_by_text("Nobody asks you anything").wait_for()
         with started(script, tmp_path, command=True, env=environment) as process:
             async with Client(process.url) as client:
-                assert (await client.task(str(task.id)).result(timeout=20)).text == "Hello Ada!"
+                assert (await client.task(str(task.id)).result(timeout=DEADLINE)).text == "Hello Ada!"
         assert failures(tab) == []

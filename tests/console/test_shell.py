@@ -76,7 +76,7 @@ class Sample:
 
 
 def part_of(console: Any) -> Sample:
-    [part] = console.app._features
+    [part] = console.app.features
     assert isinstance(part, Sample)
     return part
 
@@ -172,7 +172,7 @@ async def test_the_streams_of_one_person_are_bounded() -> None:
             assert response.status == 503
         for stream in open_streams:
             stream.close()
-        await until(lambda: not console.app._streams)
+        await until(lambda: not console.app.streams)
         async with console.http.get(f"{console.url}/api/live") as response:
             assert response.status == 200
 

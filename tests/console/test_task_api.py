@@ -20,6 +20,7 @@ from tests.console.people import PEOPLE, store_url
 from tests.console.people import shop as people_shop
 from tests.console.support import RunningConsole, serving_app, serving_console
 from tests.console.test_tasks_api import LIST, console_of, finished, ids
+from tests.support.polling import DEADLINE, until
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -71,11 +72,11 @@ class Shop:
 
 async def until_shown(console: RunningConsole, path: str, condition: Callable[[Any], bool]) -> None:
     """Wait until what the console shows at a path fulfils a condition."""
-    async with asyncio.timeout(20):
-        while True:
-            if condition(await console.get(path)):
-                return
-            await asyncio.sleep(0.02)
+
+    async def is_shown() -> bool:
+        return condition(await console.get(path))
+
+    await until(is_shown)
 
 
 async def test_a_failed_task_says_why_and_can_be_retried_and_run_again() -> None:
@@ -154,7 +155,7 @@ async def test_output_is_streamed_as_it_comes() -> None:
         await until_shown(console, path, lambda view: view["segments"] == 300)
         texts: list[str] = []
         async with console.http.get(f"{console.url}{path}/stream", params={"after": 5}) as response:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(DEADLINE):
                 async for line in response.content:
                     if not line.startswith(b"data:"):
                         continue

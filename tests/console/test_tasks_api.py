@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from antiphon.store.contract import Count, Page, Record, Store
 from antiphon.store.memory import MemoryStore
 from tests.cli.stored_tasks import DAY, HOUR, create_task, sqlite_url
 from tests.console.support import RunningConsole, serving_console
+from tests.support.polling import DEADLINE, until
 
 LIST = "/api/stores/s/tasks"
 
@@ -176,7 +178,7 @@ async def test_the_tasks_of_a_filter_are_cancelled_with_the_number_confirmed(sto
         await create_task(store, "queued999", age=-HOUR, tool="bulk")  # created after the question
         body = {"filter": {"tool": "bulk"}, "count": wanted["count"], "before": wanted["before"]}
         started = await console.post("/api/stores/s/cancellations", body)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             end = await finished(console, started["job"])
         assert end["words"] == "120 of 120 tasks cancelled."
         found = await console.get(LIST, tool="bulk", status="working", order="oldest")
@@ -304,18 +306,15 @@ async def test_a_read_only_console_cancels_nothing(store: Store) -> None:
 async def test_pages_hear_of_changes(store: Store) -> None:
     async with console_of(store) as console, console.http.get(f"{console.url}/api/live") as response:
         lines = response.content
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while b"ready" not in await lines.readline():
                 pass
-            changing = asyncio.create_task(_create_until(store))
-            try:
-                while b"tasks" not in await lines.readline():
-                    pass
-            finally:
-                changing.cancel()
+            hearing = asyncio.create_task(lines.readuntil(b"tasks"))
+            numbers = itertools.count(2000)
 
+            async def has_heard() -> bool:
+                await create_task(store, f"queued{next(numbers)}", age=HOUR)
+                return hearing.done()
 
-async def _create_until(store: Store) -> None:
-    for number in range(1000):
-        await create_task(store, f"queued{2000 + number}", age=HOUR)
-        await asyncio.sleep(0.05)
+            await until(has_heard)
+            await hearing

@@ -21,6 +21,7 @@ from tests.cli.stored_tasks import DAY, HOUR, create_task
 from tests.console.browser import PHONE, Tab, accessibility_problems, expect, open_tab, small_targets
 from tests.console.support import RunningConsole, serving_console
 from tests.console.test_task_api import PIXEL
+from tests.support.polling import DEADLINE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -87,7 +88,7 @@ class Shop:
 
 async def status_of(client: Client, id: str, wanted: str) -> None:
     """Wait until a task has a status."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         async for status in client.task(id).updates():
             if status.status == wanted:
                 return

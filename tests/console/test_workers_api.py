@@ -16,6 +16,7 @@ from tests.console.test_task_api import until_shown
 from tests.console.test_tasks_api import console_of
 
 WORKERS, HOURS = "/api/stores/s/workers", "/api/stores/s/hours"
+NOW = time.time()
 
 
 async def test_workers_answer_and_the_queue_is_counted() -> None:
@@ -58,7 +59,10 @@ async def test_a_worker_that_does_not_answer_is_known_by_its_leases() -> None:
     await store.close()
 
 
-async def test_the_plots_have_every_hour_and_failures_lead_to_their_tasks() -> None:
+async def test_the_plots_have_every_hour_and_failures_lead_to_their_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: NOW)
     store = MemoryStore()
     await store.open()
     for number in range(3):
@@ -69,7 +73,7 @@ async def test_the_plots_have_every_hour_and_failures_lead_to_their_tasks() -> N
         ended, created = found["plots"]
         assert [words for _, words in ended["series"]] == ["3 done", "0 cancelled", "1 failed"]
         assert (created["series"], created["most"]) == ([["created", "4 created"]], "at most 3 an hour")
-        first = int(time.time() * 1000) // HOUR * HOUR - 3 * HOUR
+        first = int(NOW * 1000) // HOUR * HOUR - 3 * HOUR
         assert [hour["at"] for hour in created["hours"]] == [first + at * HOUR for at in range(4)]
         assert max(height for hour in created["hours"] for _, height in hour["bars"]) == 100
         assert [numbers for _, *numbers in created["rows"]] == [[3], [1]]

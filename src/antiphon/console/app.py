@@ -80,20 +80,20 @@ class ConsoleApp:
         sources.use_sandbox(self._sandbox)
         self._limits = Limits() if limits is None else limits
         self._assets = Assets()
-        self._features = features(sources, self.live)
+        self.features = features(sources, self.live)
         self._routes = RouteTable(
             [
                 Route("GET", "/api/session", self._session),
                 Route("POST", "/api/sign-in-links", self._create_link, operators=True),
                 Route("GET", "/api/live", self._listen),
-                *(route for feature in self._features for route in feature.routes()),
+                *(route for feature in self.features for route in feature.routes()),
             ]
         )
         self.failure: Exception | None = None
         """Why the console did not start, or `None`."""
         self._opening = asyncio.Lock()
         self._is_open = False
-        self._streams: dict[asyncio.Task[Any], ConsoleRequest] = {}
+        self.streams: dict[asyncio.Task[Any], ConsoleRequest] = {}
 
     async def open(self) -> None:
         """Open the sources and the parts; raises `StoreUnavailable`. A second call does nothing."""
@@ -103,7 +103,7 @@ class ConsoleApp:
             self.live.reopen()
             try:
                 await self.sources.open()
-                for feature in self._features:
+                for feature in self.features:
                     if (start := getattr(feature, "open", None)) is not None:
                         await start()
             except BaseException:
@@ -114,7 +114,7 @@ class ConsoleApp:
     def end_streams(self) -> None:
         """End the streams of all pages, because the process is about to stop."""
         self.live.close()
-        for stream in self._streams:
+        for stream in self.streams:
             stream.cancel()
 
     async def close(self) -> None:
@@ -122,7 +122,7 @@ class ConsoleApp:
         self.end_streams()
         if self._is_open:
             self._is_open = False
-            for feature in reversed(self._features):
+            for feature in reversed(self.features):
                 if (stop := getattr(feature, "close", None)) is not None:
                     await stop()
             await self.sources.close()
@@ -234,7 +234,7 @@ class ConsoleApp:
             raise Problem(403, "This console is read-only.")
         value = await route.handler(request)
         if isinstance(value, EventStream):
-            names = [each.user.name for each in self._streams.values()]
+            names = [each.user.name for each in self.streams.values()]
             if len(names) >= _MAX_STREAMS or names.count(request.user.name) >= _MAX_STREAMS_PER_USER:
                 raise Problem(503, "Too many pages of the console are open. Close some.")
         return value
@@ -245,7 +245,7 @@ class ConsoleApp:
         """Send a stream of events, while the person is signed in. `end_streams` cancels its task."""
         await start_events(self._headers, send)
         sending = asyncio.create_task(send_events(stream, send, receive, timeout=self._limits.body_timeout))
-        self._streams[sending] = request
+        self.streams[sending] = request
         try:
             while not sending.done():
                 await asyncio.wait({sending}, timeout=_seconds_to_check(request.user))
@@ -257,7 +257,7 @@ class ConsoleApp:
             else:
                 sending.result()
         finally:
-            del self._streams[sending]
+            del self.streams[sending]
             sending.cancel()
 
     async def _is_signed_in(self, request: ConsoleRequest) -> bool:
@@ -314,7 +314,7 @@ class ConsoleApp:
         cookies = _cookies(request)
         for cookie in cookies:
             self.sign_in.sign_out(cookie)
-        for stream, opened in self._streams.items():
+        for stream, opened in self.streams.items():
             if not set(cookies).isdisjoint(_cookies(opened)):
                 stream.cancel()
         return HttpResponse({}, headers={"set-cookie": self._set_cookie(request, "", 0)})

@@ -16,6 +16,7 @@ from antiphon.store import open_store
 from tests.apps.browser import PACKAGES, until_true
 from tests.console.apps.app_page import AppPage, app_page
 from tests.console.browser import accessibility_problems, expect
+from tests.support.polling import DEADLINE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -453,4 +454,4 @@ async def test_an_app_asks_in_the_inbox(page: AppPage, server: Server) -> None:
     await page.app.get_by_role("button", name="Oslo").click()
     assert (await task.status()).status == "working"  # it asks others than its caller
     await sends(page, "Oslo")
-    assert (await task.result(timeout=20)).text == "To Oslo"
+    assert (await task.result(timeout=DEADLINE)).text == "To Oslo"

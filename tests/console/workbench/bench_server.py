@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from antiphon.console.sources import ServerSource
 from antiphon.model.content import Image, ResourceLink
 from antiphon.server_target import ServerTarget
 from tests.console.support import RunningConsole, serving_console
+from tests.support.polling import forever
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -67,7 +67,7 @@ def bench_server(**options: Any) -> Server:
     @server.tool
     async def wait(ctx: Context) -> str:
         """Waits until it is cancelled."""
-        await asyncio.sleep(600)
+        await forever()
         return "never"
 
     @server.tool

@@ -20,9 +20,8 @@ from antiphon.server_target import ServerTarget
 from antiphon.testing import replay
 from tests.console.support import RunningConsole, serving_console
 from tests.console.workbench.bench_server import bench_console, bench_server, source_at, source_of
+from tests.support.polling import DEADLINE, until
 from tests.support.serving import serving
-
-WAIT_SECONDS = 20.0
 
 
 class Bench:
@@ -50,11 +49,10 @@ class Bench:
         return await self.until(f"calls/{call}", lambda view: view["status"] != "running")
 
     async def until(self, path: str, holds: Callable[[Any], bool]) -> Any:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                if holds(view := await self.get(path)):
-                    return view
-                await asyncio.sleep(0.01)
+        async def seen() -> Any:
+            return view if holds(view := await self.get(path)) else None
+
+        return await until(seen)
 
     async def call(self, name: str, arguments: Any = None, **options: Any) -> dict[str, Any]:
         return await self.ended(await self.start(name, arguments, **options))
@@ -66,18 +64,17 @@ class Bench:
 
     async def question(self) -> dict[str, Any]:
         """Return the question that is open, once there is one."""
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                if questions := (await self.snapshot())["questions"]:
-                    found: dict[str, Any] = questions[0]
-                    return found
-                await asyncio.sleep(0.01)
+
+        async def asked() -> list[dict[str, Any]]:
+            return list((await self.snapshot())["questions"])
+
+        return (await until(asked))[0]
 
     async def events(self, wanted: str) -> list[tuple[str, Any]]:
         """Return the events of the connection up to the first one of a name."""
         seen: list[tuple[str, Any]] = []
         async with (
-            asyncio.timeout(WAIT_SECONDS),
+            asyncio.timeout(DEADLINE),
             self.console.http.get(f"{self.console.url}{self.path}/events") as response,
         ):
             name = ""
@@ -430,12 +427,12 @@ async def test_a_connection_without_a_page_is_closed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("antiphon.console.workbench.connections.IDLE_SECONDS", 0.0)
     async with bench_console() as console:
         bench = await connected(console)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while True:
-                async with console.http.get(f"{console.url}{bench.path}") as response:
-                    if response.status == 404:
-                        break
-                await asyncio.sleep(0.05)
+
+        async def is_closed() -> bool:
+            async with console.http.get(f"{console.url}{bench.path}") as response:
+                return response.status == 404
+
+        await until(is_closed)
 
 
 async def test_a_resource_that_changes_is_reported_to_its_subscriber() -> None:
@@ -445,10 +442,12 @@ async def test_a_resource_that_changes_is_reported_to_its_subscriber() -> None:
         subscribed = await bench.post("subscriptions", {"uri": "note://one", "on": True})
         assert subscribed["subscriptions"] == ["note://one"]
         listening = asyncio.create_task(bench.events("changed"))
-        async with asyncio.timeout(WAIT_SECONDS):
-            while not listening.done():
-                server.notify_resource_updated("note://one")
-                await asyncio.sleep(0.05)
+
+        def has_heard() -> bool:
+            server.notify_resource_updated("note://one")
+            return listening.done()
+
+        await until(has_heard)
         assert (await listening)[-1] == ("changed", {"uri": "note://one"})
         assert (await bench.post("subscriptions", {"uri": "note://one", "on": False}))["subscriptions"] == []
 

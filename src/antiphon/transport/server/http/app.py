@@ -81,14 +81,14 @@ class App:
             start=self._lifespan.start_for_request,
             metadata=metadata_pages(engine.protected_resource, path),
         )
-        self._console = console
+        self.console = console
         self._leaving = False
         self._stopping: asyncio.TimerHandle | None = None
         self._has_stopped_calls = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            if self._console is not None and await self._serve_console(self._console, scope, receive, send):
+            if self.console is not None and await self._serve_console(self.console, scope, receive, send):
                 return
             page = self._router.find(scope) if self._router.has_pages else None
             if page is None:
@@ -153,8 +153,8 @@ class App:
         """
         self.announce_shutdown()
         self._engine.end_listeners()
-        if self._console is not None:
-            self._console.end_streams()
+        if self.console is not None:
+            self.console.end_streams()
         remaining = self._engine.begin_drain()
         if self._stopping is None:
             # The host may wait for all responses before it shuts the app down: stop the calls without it.
@@ -169,8 +169,8 @@ class App:
             await supervisor.drained(_UNWIND_SECONDS)
         if self._stopping is not None:
             self._stopping.cancel()
-        if self._console is not None:
-            await self._console.close()
+        if self.console is not None:
+            await self.console.close()
         await self._lifespan.stop()
 
     def _stop_calls(self) -> None:

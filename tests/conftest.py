@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from antiphon import wall_clock
 from tests.support import lifeline
+from tests.support.lease_time import LeaseTime
 from tests.support.postgres import Postgres, postgres
 
 if TYPE_CHECKING:
@@ -58,3 +60,10 @@ def node() -> Iterator[Node]:
 
     with running_node() as running:
         yield running
+
+
+@pytest.fixture
+def lease_time(monkeypatch: pytest.MonkeyPatch) -> LeaseTime:
+    """The clock of leases, which is the real one again after the test."""
+    monkeypatch.setattr(wall_clock, "leases_ahead", 0.0)
+    return LeaseTime()

@@ -74,10 +74,10 @@ def _bounds(limits: Limits) -> list[int]:
         "ENDED_SESSION": ENDED_SESSION,
         "KNOWN_HEADS": known_heads.MAX_HEADS,
         "KNOWN_HEAD": KNOWN_HEAD,
-        "FINISHED_CONTENT": finished_content._MAX_BYTES,
-        "FINISHED_TASKS": finished_tasks._MAX_BYTES,
-        "METAS": v2026_07_28._MAX_CACHED_METAS,
-        "META": v2026_07_28._MAX_CACHED_META_BYTES,
+        "FINISHED_CONTENT": finished_content.MAX_BYTES,
+        "FINISHED_TASKS": finished_tasks.MAX_BYTES,
+        "METAS": v2026_07_28.MAX_CACHED_METAS,
+        "META": v2026_07_28.MAX_CACHED_META_BYTES,
         "CHECKED_HEADERS": CHECKED_HEADERS,
     }
     formulas = [row[1].strip("`") for row in _rows("Memory at worst") if row[1].startswith("`")]
@@ -123,7 +123,7 @@ def test_an_ended_session_needs_little(callers: int) -> None:
     finally:
         tracemalloc.stop()
     assert len(ended) == count
-    assert size / count * sessions._ENDED_PER_SESSION <= ENDED_SESSION, size / count
+    assert size / count * sessions.ENDED_PER_SESSION <= ENDED_SESSION, size / count
 
 
 @pytest.mark.parametrize("count", [1, 8, known_heads.MAX_HEADERS - 1])

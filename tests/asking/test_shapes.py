@@ -433,4 +433,4 @@ def test_an_answer_that_fits_nothing_is_named(answer: Any) -> None:
 def test_the_error_about_the_state_names_the_key_of_the_wire() -> None:
     from antiphon.wire.server.draft_000_messages import STATE as written
 
-    assert json.dumps(written) in client_carrier._STATELESS
+    assert json.dumps(written) in client_carrier.STATELESS

@@ -48,7 +48,7 @@ async def test_a_flood_of_runs_evicts_those_that_have_waited_longest(
 
 
 async def test_so_many_ended_runs_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_MAX_ENDED_RUNS", 2)
+    monkeypatch.setattr(registry, "MAX_ENDED_RUNS", 2)
     held = Held(limits=Limits(max_held_runs=1, principal_share=1.0))
     async with serving(held.server) as address:
         client = Able(address.port)
@@ -91,7 +91,7 @@ async def test_without_room_a_call_that_asks_fails_at_once() -> None:
 
 
 async def test_a_run_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "_SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(bounds, "SWEEP_SECONDS", 0.05)
     held = Held(limits=Limits(state_lifetime=0.2))
     async with serving(held.server) as address:
         await once(Able(address.port), "greet")
@@ -101,8 +101,8 @@ async def test_a_run_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_a_result_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "_SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(registry, "_KEEP_OUTCOME_SECONDS", 0.1)
+    monkeypatch.setattr(bounds, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(registry, "KEEP_OUTCOME_SECONDS", 0.1)
     held = Held()
     async with serving(held.server) as address:
         client = Able(address.port)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -22,10 +21,13 @@ SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "require
 
 
 class FaultyStore:
-    """Wraps a store in memory; a test sets how the next calls of a method end."""
+    """Wraps a store in memory; a test sets how the next calls of a method end.
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._store = MemoryStore(clock=clock)
+    `inner` is the store itself, whose calls neither fail nor count.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self.inner = MemoryStore(clock=clock)
         self._instead: dict[str, list[Any]] = defaultdict(list)
         self._afterwards: dict[str, list[Exception]] = defaultdict(list)
         self.calls: Counter[str] = Counter()
@@ -40,7 +42,7 @@ class FaultyStore:
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(
-            self._store, name
+            self.inner, name
         )  # raises AttributeError for a method that a store in memory does not have
 
         async def work(*args: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ from tests.support.polling import until
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(relay, "RETRY_SECONDS", 0.0)
 
 
 async def open_receiver(store: Any) -> tuple[Relay, list[Any]]:
@@ -69,7 +69,7 @@ async def test_pending_messages_are_sent_before_the_relay_closes() -> None:
 
 
 async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_MAX_PENDING_MESSAGES", 2)
+    monkeypatch.setattr(relay, "MAX_PENDING_MESSAGES", 2)
     store = await open_faulty_store()
     other, received = await open_receiver(store)
     mine = Relay("tests")

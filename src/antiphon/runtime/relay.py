@@ -43,11 +43,11 @@ WORKER_REPORTS = "worker_reports"
 _CHANGES = "changes"
 _TOPICS_OF_ALL_SERVERS = (CANCELLED_TASKS, RETRIED_TASKS, INBOX_CHANGES, ROLL_CALLS, WORKER_REPORTS)
 """The topics that an operator uses, who acts on tasks without the name of their server."""
-_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 """How long to wait before subscribing again after the store failed."""
 _CLOSE_SECONDS = 1.0
 """How long closing waits for messages that are being sent."""
-_MAX_PENDING_MESSAGES = 10_000
+MAX_PENDING_MESSAGES = 10_000
 """How many messages may wait to be sent; further messages are dropped."""
 
 
@@ -125,7 +125,7 @@ class Relay:
                 pass
 
     def _start_sending(self, topic: str, data: Any) -> asyncio.Task[None] | None:
-        if len(self._sending) >= _MAX_PENDING_MESSAGES:
+        if len(self._sending) >= MAX_PENDING_MESSAGES:
             return None
         task = asyncio.create_task(self.publish(topic, data))
         self._sending.add(task)
@@ -165,7 +165,7 @@ class Relay:
                 logger.debug("Cannot receive messages on %r; trying again: %s", topic, error)
             except Exception:
                 logger.exception("Cannot handle a message of another process on %r; continuing.", topic)
-            await asyncio.sleep(_RETRY_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
 
     def _stored_topic(self, topic: str) -> str:
         """Return the name of a topic in the store."""

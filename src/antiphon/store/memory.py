@@ -64,7 +64,7 @@ class MemoryStore:
     """
 
     def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
-        self._clock, self._lease_clock = clock or wall_clock.now, clock or time.monotonic
+        self._clock, self._lease_clock = clock or wall_clock.now, clock or _lease_time
         self._watchers = Watchers()
         self._is_open = False
         self._last_key = 0
@@ -535,6 +535,10 @@ class MemoryStore:
         else:
             self.turns.remove(row)
         self._watchers.notify((row.id,) if grown else (), claimable)
+
+
+def _lease_time() -> float:
+    return time.monotonic() + wall_clock.leases_ahead
 
 
 def _has_not_ended(row: Row) -> bool:

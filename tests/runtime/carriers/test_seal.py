@@ -172,8 +172,8 @@ def test_each_seal_and_each_use_has_a_key_of_its_own() -> None:
 
 
 def test_a_key_seals_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert module._MAX_TOKENS_PER_KEY == 2**30
-    monkeypatch.setattr(module, "_MAX_TOKENS_PER_KEY", 3)
+    assert module.MAX_TOKENS_PER_KEY == 2**30
+    monkeypatch.setattr(module, "MAX_TOKENS_PER_KEY", 3)
     ring = Seal([NEW])
     tokens = [sealed(by=ring) for _ in range(7)]
     assert [len({salt(token) for token in some}) for some in (tokens[:3], tokens[3:6], tokens)] == [1, 1, 3]

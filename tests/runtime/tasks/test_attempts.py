@@ -318,14 +318,14 @@ async def test_a_tool_that_vanished_after_the_claim_releases_the_task(
     store = await opened()
     id = await queued_task(store, "count")
     counting = Counting(store)
-    read = store._store.read
+    read = store.inner.read
 
     async def reading(*args: Any, **kwargs: Any) -> Any:
         if "count" in counting.server.task_tools:
             counting.server.remove_tool("count")
         return await read(*args, **kwargs)
 
-    store._store.read = reading
+    store.inner.read = reading
     async with counting.server.running():
         await until(lambda: store.calls["release"] == 1)
     assert f"Cannot run task {id}: this process no longer has the tool 'count'." in caplog.text
@@ -445,7 +445,7 @@ class Away:
 
 
 async def test_a_store_of_the_function_that_refuses_is_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "_FIRST_REFUSAL_SECONDS", 0.0)
+    monkeypatch.setattr(attempts, "FIRST_REFUSAL_SECONDS", 0.0)
     store = await opened()
     id = await queued_task(store, "count")
     async with Away(store, TooLarge("The artifact is too large."), 1).server.running():

@@ -30,7 +30,7 @@ async def overdue_task(store: MemoryStore, id: str, *, ago: int, head: Any = Non
 async def test_tasks_that_this_version_cannot_read_do_not_hold_up_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(expiry, "_BATCH_TASKS", BATCH)
+    monkeypatch.setattr(expiry, "BATCH_TASKS", BATCH)
     store = MemoryStore()
     await store.open()
     unreadable = {"state": "of a later version"}

@@ -131,7 +131,7 @@ async def test_a_tool_with_a_long_queue_leaves_room_for_the_others() -> None:
 async def test_a_tool_that_runs_one_task_at_a_time_begins_the_next_one_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("antiphon.runtime.tasks.worker._CLAIM_INTERVAL_SECONDS", 60.0)
+    monkeypatch.setattr("antiphon.runtime.tasks.worker.CLAIM_INTERVAL_SECONDS", 60.0)
     shop = Shop("memory:", max_running=1)
     shop.gate.set()
     async with shop.server.engine.running():

@@ -16,7 +16,7 @@ from antiphon.model.identity import ANONYMOUS
 from antiphon.model.outcome import Result
 from antiphon.model.task import MAX_ENTRY_RANGES, EntryRanges, Task, dump_result
 from antiphon.runtime.execution.output_stream import LoggedOutput
-from antiphon.runtime.execution.run import _REPLAY_ENTRIES
+from antiphon.runtime.execution.run import REPLAY_ENTRIES
 from antiphon.runtime.tasks import finished_content
 from antiphon.runtime.tasks.claims import read_history
 from antiphon.runtime.tasks.clocks import now_ms
@@ -40,7 +40,7 @@ class CountingStore(FaultyStore):
 
     async def read(self, *args: Any, **kwargs: Any) -> Any:
         """Read entries, and count them."""
-        found = await self._store.read(*args, **kwargs)
+        found = await self.inner.read(*args, **kwargs)
         self.entries_read += len(found)
         return found
 
@@ -111,7 +111,7 @@ async def test_a_look_at_a_finished_task_reads_its_segments_alone_and_once(steps
     async with in_memory(server) as client:
         id = (await client.result("tools/call", {"name": "tool"}, meta=PATIENT))["taskId"]
         await end(client, id)
-        log = await store._store.read(id)
+        log = await store.inner.read(id)
         store.entries_read = 0
         expected = [f"at {number}" for number in range(0, steps, 10)] + ["done"]
         for _ in range(2):
@@ -187,8 +187,8 @@ async def test_large_content_is_assembled_in_slices() -> None:
 
 
 async def test_the_cache_of_content_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finished_content, "_MAX_BYTES", 100)
-    monkeypatch.setattr(finished_content, "_MAX_TASK_BYTES", 80)
+    monkeypatch.setattr(finished_content, "MAX_BYTES", 100)
+    monkeypatch.setattr(finished_content, "MAX_TASK_BYTES", 80)
     store = await open_store()
     task, _, _ = await created_task(store)
     task = await write(store, task, 1, [emitted(1, "a"), ended(segment_entries=[[2, 2]])])
@@ -299,16 +299,16 @@ async def test_segments_that_alternate_with_steps_are_replayed_and_read_in_small
             started = await client.result("tools/call", {"name": "tool", "task": {}})
             task = {"taskId": started["task"]["taskId"]}
             assert "name" in (await client.result("tasks/result", task))["inputRequests"]
-            log = await store._store.read(task["taskId"], limit=10 * pairs)
+            log = await store.inner.read(task["taskId"], limit=10 * pairs)
             assert sum(entry.kind == "emitted" for entry in log) > pairs // 2
             store.read_in_turn.clear()
             answer = {"name": {"action": "accept", "content": {"value": "Ada"}}}
             result = await client.result("tasks/result", {**task, "inputResponses": answer})
             assert len(result["content"]) == pairs + 1
-            log = await store._store.read(task["taskId"], limit=10 * pairs)
+            log = await store.inner.read(task["taskId"], limit=10 * pairs)
     # A page of the log, and pages that the store reads together, are the work of one turn.
     assert max(store.read_in_turn.values()) <= 2 * READ_PAGE_ENTRIES
-    assert max(handled.values()) <= _REPLAY_ENTRIES
+    assert max(handled.values()) <= REPLAY_ENTRIES
     assert len(log[-1].data["segment_entries"]) <= MAX_ENTRY_RANGES
 
 

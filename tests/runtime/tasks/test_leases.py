@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,18 @@ import pytest
 
 from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
-from antiphon.runtime.tasks import lease_thread as lease_thread_module
 from antiphon.runtime.tasks import repetition
 from antiphon.runtime.tasks import worker as worker_module
 from antiphon.store import open_store
 from tests.runtime.faulty_store import FaultyStore, end_of, log_entries, queued_task
-from tests.support.polling import until
+from tests.support.lease_time import LeaseTime
+from tests.support.loop_time import LoopTime
+from tests.support.polling import forever, turns, until
 
 SHORT = Limits(lease_seconds=0.2, drain_timeout=0.0)
+HOUR = 3600.0
+LONG = Limits(lease_seconds=HOUR, drain_timeout=0.0)
+"""For tasks that must not be lost: these leases end when a test moves their clock."""
 
 
 async def opened() -> Any:
@@ -32,7 +36,7 @@ async def opened() -> Any:
 async def steal(store: Any, id: str, token: int = 1) -> int:
     """Take a task from the worker that runs it, as another worker does after the lease; return the token."""
     await store.release(id, token)
-    (claim,) = await store.claim("thief", lease=60.0, limit=1)
+    (claim,) = await store.claim("thief", lease=HOUR, limit=1)
     assert claim.record.id == id
     return int(claim.token)
 
@@ -111,7 +115,7 @@ class Shop:
             try:
                 for _ in range(1000):
                     await ctx.emit("a segment")
-                    await asyncio.sleep(0)
+                    await turns()
             except Exception:
                 return await ctx.step(refund)
             finally:
@@ -138,7 +142,7 @@ async def test_a_run_that_lost_its_task_unwinds_and_begins_nothing_more(
     shop.id = await queued_task(store, tool)
     async with shop.server.running():
         await until(lambda: "finally" in shop.events)
-        await asyncio.sleep(0.05)
+        await until(lambda: shop.server.engine.tasks.running == 0)
         assert await log_entries(store, shop.id) == []
     assert shop.events == events
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
@@ -151,7 +155,7 @@ async def test_a_run_that_swallows_its_cancellation_begins_nothing_more() -> Non
     @server.tool(task="optional")
     async def wait(ctx: Context) -> str:
         try:
-            await asyncio.Event().wait()
+            await forever()
         except asyncio.CancelledError:
             events.append("cancelled")
         try:
@@ -175,22 +179,27 @@ async def test_a_run_that_swallows_its_cancellation_begins_nothing_more() -> Non
 class Stalling(FaultyStore):
     """A store whose first log takes longer to read than the lease lasts; another worker is quicker."""
 
-    stolen = False
+    def __init__(self, lease_time: LeaseTime) -> None:
+        super().__init__()
+        self.stolen = False
+        self._lease_time = lease_time
 
     async def read(self, *args: Any, **kwargs: Any) -> Any:
-        entries = await self._store.read(*args, **kwargs)
+        entries = await self.inner.read(*args, **kwargs)
         if not self.stolen:
             self.stolen = True
-            await asyncio.sleep(2 * SHORT.lease_seconds)
-            (claim,) = await self._store.claim("quicker", lease=60.0, limit=1)
+            self._lease_time.advance(2 * HOUR)
+            (claim,) = await self.inner.claim("quicker", lease=HOUR, limit=1)
             assert claim.token == 2
         return entries
 
 
-async def test_a_worker_that_stalls_between_claiming_and_running_does_not_run() -> None:
-    store: Any = Stalling()
+async def test_a_worker_that_stalls_between_claiming_and_running_does_not_run(
+    lease_time: LeaseTime,
+) -> None:
+    store: Any = Stalling(lease_time)
     await store.open()
-    server, runs = Server("tests", store=store, limits=SHORT), list[str]()
+    server, runs = Server("tests", store=store, limits=LONG), list[str]()
 
     @server.tool(task="optional")
     async def count() -> str:
@@ -200,27 +209,28 @@ async def test_a_worker_that_stalls_between_claiming_and_running_does_not_run() 
     id = await queued_task(store, "count")
     async with server.running():
         await until(lambda: store.calls["renew"] > 0)
-        await asyncio.sleep(SHORT.lease_seconds)
+        await until(lambda: server.engine.tasks.running == 0)
         assert (runs, await log_entries(store, id)) == ([], [])
 
 
-async def test_a_step_does_not_begin_after_the_lease_was_lost_in_a_stall() -> None:
+async def test_a_step_does_not_begin_after_the_lease_was_lost_in_a_stall(lease_time: LeaseTime) -> None:
     store = await opened()
-    server, events = Server("tests", store=store, limits=SHORT), list[str]()
-    id = await queued_task(store, "stall")
+    server, events = Server("tests", store=store, limits=LONG), list[str]()
+    # A task that may run again would be reported: for its process, the time that passed was an outage.
+    id = await queued_task(store, "stall", resume=False)
 
     @server.tool(task="optional")
     async def stall(ctx: Context) -> str:
         events.append("ran")
-        time.sleep(2 * SHORT.lease_seconds)  # noqa: ASYNC251 - blocks the renewal of the lease, too
-        (claim,) = await store.claim("quicker", lease=60.0, limit=1)
+        lease_time.advance(2 * HOUR)  # as if the function had blocked the event loop, which renews
+        (claim,) = await store.claim("quicker", lease=HOUR, limit=1)
         events.append(f"claim {claim.token}")
         await ctx.step(events.append, "step")
         return "done"
 
     async with server.running():
         await until(lambda: len(events) > 1)
-        await asyncio.sleep(0.05)
+        await until(lambda: server.engine.tasks.running == 0)
         assert await log_entries(store, id) == []
     assert events == ["ran", "claim 2"]
 
@@ -231,10 +241,10 @@ async def test_a_step_does_not_begin_after_the_lease_was_lost_in_a_stall() -> No
 class Holding:
     """A server with a tool that runs until the gate opens."""
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: Any, limits: Limits = SHORT) -> None:
         self.started = 0
         self.gate = asyncio.Event()
-        self.server = Server("tests", store=store, limits=SHORT)
+        self.server = Server("tests", store=store, limits=limits)
 
         @self.server.tool(task="optional")
         async def hold() -> str:
@@ -263,7 +273,7 @@ async def test_a_process_does_not_claim_its_own_task_after_an_outage(
 async def test_a_task_that_its_own_process_claims_again_is_given_back_and_then_runs_to_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_module, "_OWN_TASK_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "OWN_TASK_DELAY_SECONDS", 0.01)
     store = await opened()
     holding = Holding(store)
     id = await queued_task(store, "hold")
@@ -291,13 +301,13 @@ class Delays(FaultyStore):
 
     async def release(self, id: str, token: int, *, delay: float = 0.0, requeue: bool = False) -> None:
         self.noted.append(delay)
-        await self._store.release(id, token, delay=0.0 if delay else delay)
+        await self.inner.release(id, token, delay=0.0 if delay else delay)
 
 
 async def test_a_task_whose_function_does_not_stop_is_given_back_with_growing_delays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker_module, "_CLAIM_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(worker_module, "CLAIM_INTERVAL_SECONDS", 0.01)
     store = Delays()
     await store.open()
     server = Server("stuck", store=store, limits=Limits(drain_timeout=0.0))  # type: ignore[arg-type]
@@ -318,7 +328,7 @@ async def test_a_task_whose_function_does_not_stop_is_given_back_with_growing_de
     async with server.running():
         await until(lambda: started == 1)
         length = len(await store.read(id))
-        await store._store.release(id, 1)
+        await store.inner.release(id, 1)
         await until(lambda: len(store.noted) >= 8)
         assert len(await store.read(id)) == length
         gate.set()
@@ -339,37 +349,41 @@ class Slow(FaultyStore):
     async def claim(self, *args: Any, **kwargs: Any) -> Any:
         self.calls["claim"] += 1
         await self.gate.wait()
-        return await self._store.claim(*args, **kwargs)
+        return await self.inner.claim(*args, **kwargs)
 
 
 async def test_a_claim_that_is_under_way_when_the_worker_drains_is_given_back() -> None:
     store: Any = Slow()
     await store.open()
-    holding = Holding(store)
+    holding = Holding(store, LONG)
     id = await queued_task(store, "hold", resume=False)
     async with holding.server.running():
         await until(lambda: store.calls["claim"] == 1)
-        stopping = asyncio.get_running_loop().call_later(0.02, store.gate.set)
-        worker = holding.server.engine.tasks._worker
+        worker = holding.server.engine.tasks.worker
         assert worker is not None
-        await worker.stop(within=5)
-        stopping.cancel()
+        worker.drain()
+        store.gate.set()
+        await worker.stop(within=60)
         assert await log_entries(store, id) == [("recorded", {"released": True, "by": 1})]
-        (claim,) = await store._store.claim("next", lease=60.0, limit=1)
+        (claim,) = await store.inner.claim("next", lease=60.0, limit=1)
         assert (claim.token, holding.started) == (2, 0)
 
 
-async def test_leases_are_renewed_while_the_worker_waits_for_its_tasks() -> None:
-    store = await opened()
-    holding = Holding(store)
+async def test_leases_are_renewed_while_the_worker_waits_for_its_tasks(lease_time: LeaseTime) -> None:
+    store, loop_time = await opened(), LoopTime()
+    holding = Holding(store, LONG)
     id = await queued_task(store, "hold")
     async with holding.server.running():
         await until(lambda: holding.started == 1)
-        worker = holding.server.engine.tasks._worker
+        worker = holding.server.engine.tasks.worker
         assert worker is not None
-        stopping = asyncio.create_task(worker.stop(within=30))
-        await asyncio.sleep(3 * SHORT.lease_seconds)
-        assert await store.claim("other", lease=60.0, limit=1) == []
+        stopping = asyncio.create_task(worker.stop(within=100 * HOUR))
+        await turns()
+        for _ in range(3):
+            loop_time.advance(HOUR / 2)
+            await lease_time.let_renew(store, HOUR)
+        assert await store.claim("other", lease=HOUR, limit=1) == []
+        assert not stopping.done()
         holding.gate.set()
         await stopping
         assert [kind for kind, _ in await log_entries(store, id)] == ["ended"]
@@ -392,30 +406,42 @@ async def test_a_task_that_is_released_in_order_is_no_lost_attempt() -> None:
 # An event loop that is blocked
 
 
-async def compete(url: str, stop: threading.Event) -> list[Any]:
-    """Try to claim tasks, as a worker in another process does; return the claims."""
-    store, claims = open_store(url), list[Any]()
-    await store.open()
-    while not stop.is_set():
-        claims += await store.claim("other", lease=60.0, limit=1)
-        await asyncio.sleep(0.02)
-    await store.close()
-    return claims
+class Competitor:
+    """Tries to claim tasks, as a worker in another process does, and moves the clock of leases."""
+
+    def __init__(self, url: str, lease_time: LeaseTime, is_warned: Callable[[], bool]) -> None:
+        self.claims: list[Any] = []
+        self.is_done = threading.Event()
+        self._url, self._lease_time, self._is_warned = url, lease_time, is_warned
+
+    def run(self) -> None:
+        """Let leases be renewed three times, and wait for a warning. This is the function of a thread."""
+        asyncio.run(self._compete())
+
+    async def _compete(self) -> None:
+        store = open_store(self._url)
+        await store.open()
+        for _ in range(3):
+            await self._lease_time.let_renew(store, HOUR)
+            self.claims += await store.claim("other", lease=HOUR, limit=1)
+        await store.close()
+        await until(self._is_warned)
+        self.is_done.set()
 
 
 async def test_leases_are_renewed_while_the_event_loop_is_blocked_and_the_tool_is_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lease_time: LeaseTime
 ) -> None:
     caplog.set_level(logging.WARNING, "antiphon")
-    monkeypatch.setattr(lease_thread_module, "_BLOCKED_WARNING_SECONDS", 0.2)
-    url, stop, claims = f"sqlite:///{tmp_path}/tasks.db", threading.Event(), list[Any]()
-    competitor = threading.Thread(target=lambda: claims.extend(asyncio.run(compete(url, stop))))
-    server = Server("tests", store=url, limits=Limits(lease_seconds=0.5))
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    competitor = Competitor(url, lease_time, lambda: "event loop has been blocked" in caplog.text)
+    competing = threading.Thread(target=competitor.run, daemon=True)
+    server = Server("tests", store=url, limits=LONG)
 
     @server.tool(task="optional")
     async def block() -> str:
-        competitor.start()
-        time.sleep(2.0)  # noqa: ASYNC251 - blocks the event loop
+        competing.start()  # the event loop is blocked from here on
+        assert competitor.is_done.wait(60)
         return "blocked"
 
     store = open_store(url)
@@ -423,10 +449,8 @@ async def test_leases_are_renewed_while_the_event_loop_is_blocked_and_the_tool_i
     id = await queued_task(store, "block")
     async with server.running():
         task = await end_of(store, id)
-    stop.set()
-    await asyncio.to_thread(competitor.join)
     await store.close()
-    assert (task.state, claims) == ("done", [])
+    assert (task.state, competitor.claims) == ("done", [])
     (warning,) = [message for message in caplog.messages if "event loop has been blocked" in message]
     assert f"by the tool 'block' in task {id}, at {__file__}:" in warning
     assert "in block" in warning
@@ -446,7 +470,7 @@ class Rooms:
         async def meet(ctx: Context) -> str:
             self.events.append("began")
             try:
-                await asyncio.sleep(30)
+                await forever()
             finally:
                 self.events.append(ctx.suspending)
             return "met"

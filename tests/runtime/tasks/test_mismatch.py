@@ -161,7 +161,7 @@ async def test_a_cancelled_task_is_unwound_by_its_own_version(caplog: pytest.Log
 async def test_a_task_whose_version_does_not_come_back_does_not_fill_its_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "_CLAIM_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "CLAIM_INTERVAL_SECONDS", 0.01)
     clock = Clock()
     store: Any = FaultyStore(clock)
     await store.open()
@@ -184,7 +184,7 @@ async def test_a_task_whose_version_does_not_come_back_does_not_fill_its_log(
 async def test_claims_that_were_released_without_an_entry_are_no_lost_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(worker, "_CLAIM_INTERVAL_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "CLAIM_INTERVAL_SECONDS", 0.01)
     clock = Clock()
     store: Any = FaultyStore(clock)
     await store.open()

@@ -437,7 +437,7 @@ async def test_a_report_that_cannot_be_written_delays_one_claim_and_not_each_of_
     waits, wait = [], asyncio.wait
 
     async def noted(tasks: Any, *, timeout: float | None = None, **how: Any) -> Any:
-        if timeout == worker._REPORT_WAIT_SECONDS:
+        if timeout == worker.REPORT_WAIT_SECONDS:
             waits.append(tasks)
         return await wait(tasks, timeout=timeout, **how)
 

@@ -101,7 +101,7 @@ async def test_a_caller_that_cannot_be_asked_waits_for_the_end_of_the_task() -> 
 
 
 async def test_a_listener_is_notified_when_the_store_recovers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handlers, "_STORE_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(handlers, "STORE_RETRY_SECONDS", 0.0)
     store = await open_faulty_store()
     task = await waiting_task(store)
     store.instead("get", StoreUnavailable("It is away."))

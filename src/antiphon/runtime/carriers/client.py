@@ -48,7 +48,7 @@ REFUSAL = (
     "ANTIPHON_SECRETS, and keep it when they restart."
 )
 """The error for a request state that does not open: the same for every reason, which only the log names."""
-_STATELESS = (
+STATELESS = (
     "This call has to remember what it did before its question, and its caller does not return the request "
     'state. Send "dev.antiphon/request-state": null in the _meta of the call, and with the answer what came '
     "with the question under this key. Or call the tool as a task, or use a newer protocol version."
@@ -169,7 +169,7 @@ class ClientCarrier:
 
     def _sealed(self, call: Call[Any], data: bytes, use: Use) -> str:
         if not call.request_meta.returns_state:
-            raise InvalidRequest(_STATELESS)
+            raise InvalidRequest(STATELESS)
         if not self._warned:
             self._warned = True
             logger.warning(

@@ -36,7 +36,7 @@ _EXPIRY_BYTES = 8
 _MIN_SECRET_BYTES = 16
 _MIN_DISTINCT_BYTES = 8
 """Distinct bytes in a secret. 16 random bytes almost always have 14 or more."""
-_MAX_TOKENS_PER_KEY = 2**30
+MAX_TOKENS_PER_KEY = 2**30
 """Tokens that one key seals. After these, the process derives another key."""
 _MAX_CIPHERS = 256
 """Derived keys that are kept to open tokens: those of the processes whose tokens were opened last."""
@@ -74,7 +74,7 @@ class Seal:
     def seal(self, data: bytes, *, use: Use, bound_to: bytes, lifetime: float) -> str:
         """Return a token that opens for `lifetime` seconds, for the same use and with the same `bound_to`."""
         key = self._sealing.get(use)
-        if key is None or key.tokens >= _MAX_TOKENS_PER_KEY or key.forks != _forks:
+        if key is None or key.tokens >= MAX_TOKENS_PER_KEY or key.forks != _forks:
             salt = os.urandom(_SALT_BYTES)
             key = self._sealing[use] = _SealingKey(salt, _derive(self._secrets[0], use, salt))
         key.tokens += 1

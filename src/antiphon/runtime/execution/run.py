@@ -44,7 +44,7 @@ Shed: TypeAlias = Callable[[float], bool]
 """Returns whether to hand a call back to its caller, given the seconds spent in it."""
 
 _ANSWER_PREFIX = answer_entry("")
-_REPLAY_ENTRIES = 100
+REPLAY_ENTRIES = 100
 """How many entries of the journal are replayed before the event loop runs other tasks."""
 
 STORE_OUTAGE_SECONDS = 600.0
@@ -398,7 +398,7 @@ class Run:
     async def yield_in_replay(self) -> None:
         """Let the event loop run after some entries of the journal: a replay has nothing else to wait for."""
         self._replayed += 1
-        if self._replayed % _REPLAY_ENTRIES == 0:
+        if self._replayed % REPLAY_ENTRIES == 0:
             with self.activity:
                 await asyncio.sleep(0)
 

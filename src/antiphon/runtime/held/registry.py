@@ -35,14 +35,14 @@ _FORGOTTEN = (
 )
 _STOPPED = "The server was stopped while this call waited for the answer. Make the call again."
 
-_KEEP_OUTCOME_SECONDS = 60.0
+KEEP_OUTCOME_SECONDS = 60.0
 """How long the outcome of a call is kept for a caller that repeats its last request.
 
 Not a setting: a client that lost its connection repeats a request within seconds.
 """
 _UNWIND_SECONDS = 5.0
 """How long a shutdown waits for functions that were cancelled."""
-_MAX_ENDED_RUNS = 10_000
+MAX_ENDED_RUNS = 10_000
 """How many runs that have ended a process remembers, to say why they did."""
 RUN_BYTES = 16 * 1024
 """The memory of a run beside its arguments and its output, about."""
@@ -131,7 +131,7 @@ class HeldRuns:
     def _hold(self, held: _HeldCall) -> None:
         """Hold a run for its next request, or for one that the caller repeats."""
         self.bounds.remove(held)
-        lifetime = _KEEP_OUTCOME_SECONDS if held.run.is_delivered else self._lifetime
+        lifetime = KEEP_OUTCOME_SECONDS if held.run.is_delivered else self._lifetime
         held.expires = asyncio.get_running_loop().time() + lifetime
         held.measure()
         self.bounds.add(held)
@@ -141,7 +141,7 @@ class HeldRuns:
         run = held.run
         self._runs.pop(run.id, None)
         self._ended[run.id] = message
-        while len(self._ended) > _MAX_ENDED_RUNS:
+        while len(self._ended) > MAX_ENDED_RUNS:
             del self._ended[next(iter(self._ended))]
         if not run.has_ended:
             stopping = asyncio.get_running_loop().create_task(run.stop("shutdown", message))

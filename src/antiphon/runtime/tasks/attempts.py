@@ -34,7 +34,7 @@ _FIRST_RETRY_SECONDS = 1.0
 """How long a task waits after its second lost worker. After the first one, it runs again at once."""
 _LONGEST_RETRY_SECONDS = 60.0
 """How long a task waits at most after a lost worker."""
-_FIRST_REFUSAL_SECONDS = 10.0
+FIRST_REFUSAL_SECONDS = 10.0
 """How long a task waits after a worker could not begin it. A rollout takes longer than a crash."""
 _LONGEST_REFUSAL_SECONDS = 300.0
 """How long a task waits at most after a worker could not begin it."""
@@ -254,7 +254,7 @@ async def fail_attempt(claimed: ClaimedTask, tool: Tool, error: StoreError) -> I
     failed += 1
     if failed >= tool.max_attempts:
         return _given_up(failed, reason)
-    delay = _delay(failed, _FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
+    delay = _delay(failed, FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
     logger.warning(
         "Cannot run task %s: %s Released for another worker. Attempt %d of %d follows in %g s.",
         claimed.task.id,

@@ -23,7 +23,7 @@ def now_ms() -> int:
 
 def lease_clock() -> float:
     """Return the seconds of a clock that does not jump and, where the system has one, runs during sleep."""
-    return time.clock_gettime(_CLOCK)
+    return time.clock_gettime(_CLOCK) + wall_clock.leases_ahead
 
 
 def unwinding_deadline() -> int:

@@ -23,7 +23,7 @@ __all__ = ["delete_expired", "end_overdue"]
 logger = logging.getLogger("antiphon")
 
 _ACTIVITIES = {"working": "running", "waiting": "waiting for an answer", "parked": "parked"}
-_BATCH_TASKS = 1000
+BATCH_TASKS = 1000
 """How many tasks are read or deleted in one operation."""
 _CONCURRENT_ENDS = 100
 """How many tasks are ended at once, so that the store can write them in one commit."""
@@ -48,7 +48,7 @@ async def end_overdue(
     those that were `failing` before are not logged again. Raises `StoreUnavailable`.
     """
     failed: dict[str, StoreUnavailable] = {}
-    while records := await store.overdue(limit=_BATCH_TASKS, server=server):
+    while records := await store.overdue(limit=BATCH_TASKS, server=server):
         ended = 0
         for start in range(0, len(records), _CONCURRENT_ENDS):
             some = records[start : start + _CONCURRENT_ENDS]
@@ -60,7 +60,7 @@ async def end_overdue(
                     ended += end
             if failed.keys() - failing:
                 await store.probe()  # raises in an outage
-        if len(records) < _BATCH_TASKS or not ended:
+        if len(records) < BATCH_TASKS or not ended:
             break
     for id in failed.keys() - failing:
         logger.error("Cannot end task %s, which has expired: %s", id, failed[id])
@@ -73,7 +73,7 @@ async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
     Raises `StoreUnavailable`.
     """
     while True:
-        deleted = await store.expire(limit=_BATCH_TASKS)
+        deleted = await store.expire(limit=BATCH_TASKS)
         now = now_ms()
         for record in deleted:
             forget(record.id)
@@ -83,7 +83,7 @@ async def delete_expired(store: Store, forget: Callable[[str], object]) -> None:
                 _duration(now - record.created),
                 _duration(now - record.updated),
             )
-        if len(deleted) < _BATCH_TASKS:
+        if len(deleted) < BATCH_TASKS:
             return
 
 

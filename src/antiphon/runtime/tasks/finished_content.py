@@ -19,9 +19,9 @@ from antiphon.store.contract import Store
 
 __all__ = ["FinishedContent"]
 
-_MAX_BYTES = 32 * 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
 """How many bytes the cache holds."""
-_MAX_TASK_BYTES = _MAX_BYTES // 2
+MAX_TASK_BYTES = MAX_BYTES // 2
 """The size of the largest content that is cached."""
 _LAST_VERSION = 2**62
 """A version above that of every log, to read a log to its end."""
@@ -84,11 +84,11 @@ class FinishedContent:
         return last[0].data.get(SEGMENT_ENTRIES) if last else None
 
     def _cache(self, key: tuple[str, int], content: bytes) -> None:
-        if len(content) > _MAX_TASK_BYTES or key in self._contents:
+        if len(content) > MAX_TASK_BYTES or key in self._contents:
             return
         self._contents[key] = content
         self._bytes += len(content)
-        while self._bytes > _MAX_BYTES:
+        while self._bytes > MAX_BYTES:
             _, evicted = self._contents.popitem(last=False)
             self._bytes -= len(evicted)
 

@@ -57,7 +57,7 @@ _IMMEDIATE_ANSWER_SECONDS = 0.1
 Not a setting: authors set `answer_within` for each tool.
 """
 
-_STORE_RETRY_SECONDS = 1.0
+STORE_RETRY_SECONDS = 1.0
 """How long a listener's notifications pause after the store did not respond."""
 _ANSWER_GRACE_SECONDS = 1.0
 """How long an open question outlives its caller's connection: the answer may have arrived just before."""
@@ -355,4 +355,4 @@ class TaskHandlers:
             except TaskNotFound:
                 return
             except StoreUnavailable:
-                await asyncio.sleep(_STORE_RETRY_SECONDS)
+                await asyncio.sleep(STORE_RETRY_SECONDS)

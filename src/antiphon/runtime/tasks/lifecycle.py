@@ -91,7 +91,8 @@ class TaskLifecycle:
         self._store: Store | None = None
         self._probe: asyncio.Task[None] | None = None
         self._responds = True
-        self._worker: Worker | None = None
+        self.worker: Worker | None = None
+        """The worker of this process; `None` while the server does not run."""
         self.service: TaskService | None = None
         """The tasks, for those who may see them; `None` while the server does not run."""
         self.tools: Collection[str] | None = None
@@ -112,7 +113,7 @@ class TaskLifecycle:
     @property
     def running(self) -> int:
         """The number of tasks that run in this process."""
-        return 0 if self._worker is None else self._worker.running
+        return 0 if self.worker is None else self.worker.running
 
     async def start(self) -> TaskHandlers:
         """Open the store, and start to run tasks; raises `StoreUnavailable`."""
@@ -124,7 +125,7 @@ class TaskLifecycle:
         setting = "memory:" if self.store_setting is None else self.store_setting
         self._store = open_store(setting) if isinstance(setting, str) else setting
         await self._store.open()
-        self._worker = Worker(
+        self.worker = Worker(
             self._store,
             self.limits,
             self._find,
@@ -136,11 +137,11 @@ class TaskLifecycle:
         )
         self.feed.reopen()
         await self._relay.open(self._store)
-        self._worker.start()
+        self.worker.start()
         self._started_at = now_ms()
         self.service = TaskService(
             self._store,
-            self._worker,
+            self.worker,
             self.limits,
             self._relay,
             server=self._server,
@@ -152,8 +153,8 @@ class TaskLifecycle:
 
     async def check_times(self) -> None:
         """Wake and end the tasks whose time has come; raises `StoreUnavailable`."""
-        if self._worker is not None:
-            await self._worker.check_times()
+        if self.worker is not None:
+            await self.worker.check_times()
 
     def end_listeners(self) -> None:
         """End the streams of those who listen for questions, because the server is about to stop."""
@@ -161,19 +162,19 @@ class TaskLifecycle:
 
     def stop_claiming(self) -> None:
         """Claim no more tasks, because the server is about to stop. Running tasks continue."""
-        if self._worker is not None:
-            self._worker.drain()
+        if self.worker is not None:
+            self.worker.drain()
 
     async def stop(self, *, within: float) -> None:
         """Wait `within` seconds for running tasks, release those that still run, and close the store."""
-        if self._worker is not None:
-            await self._worker.stop(within=within)
+        if self.worker is not None:
+            await self.worker.stop(within=within)
         await self._relay.close()
         if self._probe is not None:
             self._probe.cancel()
         if self._store is not None:
             await self._store.close()
-        self._worker = self._store = self.service = None
+        self.worker = self._store = self.service = None
 
     async def store_responds(self) -> bool | None:
         """Return whether the store can be written and read; `None` without a store."""
@@ -221,7 +222,7 @@ class TaskLifecycle:
         return await render(
             telemetry,
             self._store,
-            self._worker,
+            self.worker,
             self._budget,
             held=0 if held is None else held.bounds.waiting,
             server=self._server,
@@ -243,27 +244,27 @@ class TaskLifecycle:
         return True
 
     def _cancel_task(self, id: str) -> None:
-        assert self._worker is not None  # the relay closes before the worker is removed
-        self._worker.cancel(id)
+        assert self.worker is not None  # the relay closes before the worker is removed
+        self.worker.cancel(id)
 
     def _forget_task(self, id: str) -> None:
-        assert self._worker is not None
-        self._worker.forget_finished(id)
+        assert self.worker is not None
+        self.worker.forget_finished(id)
 
     def _report_worker(self, _: Any) -> None:
         """Describe the worker to those who ask for workers. Many who ask at once get one report."""
-        assert self._worker is not None
+        assert self.worker is not None
         if 0 <= now_ms() - self._reported_at < _MIN_REPORT_MILLISECONDS:
             return
         self._reported_at = now_ms()
         report = WorkerReport(
-            name=self._worker.name,
+            name=self.worker.name,
             server=self._server,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=VERSION,
             tools=tuple(sorted(self._claimed_tools())),
-            running=self._worker.running,
+            running=self.worker.running,
             max_running=self.limits.max_running_tasks,
             claims=self.run_tasks,
             started=self._started_at,

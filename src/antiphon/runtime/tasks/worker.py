@@ -74,7 +74,7 @@ _EXPIRE_INTERVAL_SECONDS = 0.5
 """How often expired tasks are deleted."""
 _WAKE_INTERVAL_SECONDS = 0.5
 """How often parked tasks whose time has come are queued."""
-_CLAIM_INTERVAL_SECONDS = 1.0
+CLAIM_INTERVAL_SECONDS = 1.0
 """How often the worker tries to claim tasks although the store reported none."""
 _RENEWALS_PER_LEASE = 3
 """How often a lease is renewed while it lasts: two renewals may fail before it ends."""
@@ -84,7 +84,7 @@ _UNWIND_SECONDS = 5.0
 """How long a shutdown waits for functions that were cancelled, before it releases their tasks."""
 _REPORT_SECONDS = 600.0
 """How long a process tries to report that it has lost a task in an outage."""
-_REPORT_WAIT_SECONDS = 1.0
+REPORT_WAIT_SECONDS = 1.0
 """How long the worker waits for such reports, before it claims tasks and when it stops."""
 _UNREADABLE_DELAY_SECONDS = 60.0
 """How long a task waits after a worker could not read its log: another version may be able to."""
@@ -94,7 +94,7 @@ _STOPPING_DELAY_SECONDS = 0.25
 """How long a task waits while the cancelled task before it cleans up; doubles each time."""
 NO_SPACE_DELAY_SECONDS = 60.0
 """How long a task waits whose owner has too many bytes in the store."""
-_OWN_TASK_DELAY_SECONDS = 1.0
+OWN_TASK_DELAY_SECONDS = 1.0
 """How long a task waits if an earlier run of it has not ended in this process; doubles each time."""
 _LONGEST_OWN_TASK_DELAY_SECONDS = 60.0
 """How long a task waits at most for an earlier run of it."""
@@ -310,7 +310,7 @@ class Worker:
                 # In a task of its own: a claim that is under way when the worker stops is still given back.
                 self._claiming = asyncio.create_task(self._claim())
                 if not await asyncio.shield(self._claiming):
-                    await self._capacity.wait_for_tasks(ready, _CLAIM_INTERVAL_SECONDS)
+                    await self._capacity.wait_for_tasks(ready, CLAIM_INTERVAL_SECONDS)
 
     async def _claim(self) -> bool:
         """Claim tasks of tools that this process has, and run them; return whether there were any."""
@@ -351,7 +351,7 @@ class Worker:
                 # The lease of the earlier run ended, and the claim has taken the task from it.
                 earlier[0].is_handed_over = earlier[0].resumes
                 self._stop(*earlier, LeaseLost(f"The lease of task {id} ended while it ran."))
-                delay = _OWN_TASK_DELAY_SECONDS * 2.0 ** min(earlier[0].reclaims, 32)
+                delay = OWN_TASK_DELAY_SECONDS * 2.0 ** min(earlier[0].reclaims, 32)
                 earlier[0].reclaims += 1
                 await give_back(self._store, claim, delay=min(delay, _LONGEST_OWN_TASK_DELAY_SECONDS))
                 self._report_outage(earlier[0])  # afterwards: both count the claims that wrote nothing
@@ -510,7 +510,7 @@ class Worker:
         Returns those that have not ended. One whose row cannot be written delays no other task from then on.
         """
         if awaited := self._reporting - self._vain_reports:
-            await asyncio.wait(awaited, timeout=_REPORT_WAIT_SECONDS)
+            await asyncio.wait(awaited, timeout=REPORT_WAIT_SECONDS)
         return set(self._reporting)
 
     async def check_times(self) -> None:

@@ -51,7 +51,7 @@ def find_machine_clock() -> MachineClock | None:
         namespace = ""
     # Unlike the monotonic clock, this one counts the time for which the machine was suspended.
     source = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-    return MachineClock(lambda: time.clock_gettime(source), boot, namespace)
+    return MachineClock(lambda: time.clock_gettime(source) + wall_clock.leases_ahead, boot, namespace)
 
 
 class StoreClock:
@@ -69,7 +69,7 @@ class StoreClock:
     def lease_now(self) -> int:
         """Return the time by which leases go, in milliseconds. Needs `agree` first."""
         if self._machine is None:
-            return self.now() - int(wall_clock.ahead * 1000)
+            return self.now() - int((wall_clock.ahead - wall_clock.leases_ahead) * 1000)
         return int(self._machine.seconds() * 1000) + self._ahead
 
     def agree(self, database: Database) -> None:

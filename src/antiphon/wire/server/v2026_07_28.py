@@ -66,7 +66,7 @@ LOG_LEVEL = _KEY + "logLevel"
 SERVER_INFO = _KEY + "serverInfo"
 SUBSCRIPTION_ID = _KEY + "subscriptionId"
 
-_MAX_CACHED_METAS, _MAX_CACHED_META_BYTES = 256, 4096
+MAX_CACHED_METAS, MAX_CACHED_META_BYTES = 256, 4096
 """How many different `_meta` objects are cached, and the size of the largest."""
 
 
@@ -179,10 +179,10 @@ class V2026(Dialect):
         request_meta = self._read_request_meta(frame.meta)
         if (
             request_meta.progress_token is None
-            and len(raw) <= _MAX_CACHED_META_BYTES
+            and len(raw) <= MAX_CACHED_META_BYTES
             and b'"traceparent"' not in raw
         ):
-            if len(self._cached_metas) >= _MAX_CACHED_METAS:
+            if len(self._cached_metas) >= MAX_CACHED_METAS:
                 self._cached_metas.clear()
             self._cached_metas[raw] = request_meta
         return request_meta

@@ -45,7 +45,7 @@ _RETRY_AFTER_SECONDS = 30
 """When a client should try again after all sessions were in use."""
 _ANSWER_BYTES = 256
 """The memory of one of them, about."""
-_ENDED_PER_SESSION = 10
+ENDED_PER_SESSION = 10
 """How many ended sessions are recorded for each session that a process may hold."""
 _ENDED_KEY = "session-ended:"
 """The start of the keys by which a store records ended sessions. Stores hold them: it never changes."""
@@ -182,7 +182,7 @@ class Sessions:
         """The sessions of the callers with each share, the one used least recently first."""
         self._names: dict[str, str] = {}
         self._question_ids = QuestionIds(seal, server)
-        self._ended = EndedSessions(_ENDED_PER_SESSION * self._most, limits.principal_share)
+        self._ended = EndedSessions(ENDED_PER_SESSION * self._most, limits.principal_share)
         budget.reclaim = self._reclaim
 
     def __len__(self) -> int:

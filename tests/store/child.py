@@ -13,15 +13,31 @@ import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from antiphon.errors import StoreUnavailable
-from antiphon.store import open_store
+from antiphon.errors import Stale, StoreUnavailable
 from antiphon.store.contract import Record, Store
+from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
+from antiphon.store.urls import parse_store_url
 
-T = TypeVar("T")
+PATIENCE = 600.0
+"""The seconds that a store may wait for a busy disk or another process."""
+LEASE = 3600.0
+"""A lease that does not end while processes compete, however slow they are."""
+
+
+def patient_store(url: str) -> PostgresStore | SQLiteStore:
+    """Return the store of a URL: it waits on a slow machine, and in PostgreSQL only notifications tell it."""
+    place = parse_store_url(url)
+    if place.scheme == "sqlite":
+        return SQLiteStore(place.location, busy_timeout=PATIENCE)
+    return PostgresStore(url, timeout=PATIENCE, poll_interval=1e6)
+
+
+async def next_input() -> str:
+    """Return the next line of input, empty at its end."""
+    return await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
 
 def report(*values: Any) -> None:
@@ -34,12 +50,17 @@ def record(id: str) -> Record:
 
 
 async def work(store: Store) -> None:
-    """Claim and end tasks until none is left."""
+    """Claim and end tasks until none is left. Go on after the first claim when a line of input comes."""
+    has_begun = False
     while await store.count("ready"):
-        for claim in await retry_until_available(lambda: store.claim(str(os.getpid()), lease=60, limit=5)):
+        claims = await store.claim(str(os.getpid()), lease=LEASE, limit=5)
+        if not has_begun:
+            report("claimed", len(claims))
+            await next_input()
+            has_begun = True
+        for claim in claims:
             task = claim.record
-            end = partial(
-                store.append,
+            await store.append(
                 task.id,
                 [("done", os.getpid())],
                 expect=task.version,
@@ -47,58 +68,50 @@ async def work(store: Store) -> None:
                 head=None,
                 token=claim.token,
             )
-            await retry_until_available(end)
             report(task.id, claim.token)
-
-
-async def retry_until_available(action: Callable[[], Awaitable[T]]) -> T:
-    """Retry until the store is available: a disk may stall for longer than the store's timeout."""
-    while True:
-        try:
-            return await action()
-        except StoreUnavailable:
-            await asyncio.sleep(0.1)
 
 
 async def write(store: Store) -> None:
     """Append to eight logs until the process is killed."""
 
     async def one(id: str) -> None:
-        current = await store.get(id)
-        assert current is not None
-        version = current.version
         while True:
-            data = f"{os.getpid()}/{version + 1}"
-            version = await store.append(id, [("x", data)], expect=version, phase="ready", head=version)
-            report(id, version, data)
+            current = await store.get(id)
+            assert current is not None
+            version = current.version
+            try:
+                while True:
+                    entry = ("x", f"{os.getpid()}/{version + 1}")
+                    version = await store.append(id, [entry], expect=version, phase="ready", head=version)
+                    report(id, version, entry[1])
+            except Stale:  # a write of a process that was killed arrived only now
+                continue
 
     await asyncio.gather(*(one(f"t{n}") for n in range(8)))
 
 
 async def echo(store: Store) -> None:
     """Append once for each line of input, and print when the store acknowledged it."""
-    loop = asyncio.get_running_loop()
     report("ready")
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
+    while line := await next_input():
         version = int(line)
         await store.append("a", [("x", version)], expect=version, phase="ready", head=None)
-        report(time.monotonic())
+        report(version)
 
 
 async def claim(store: Store) -> None:
     """Try to claim a task once for each line of input, and print how many tasks were claimed."""
-    loop = asyncio.get_running_loop()
     report("ready")
-    while await loop.run_in_executor(None, sys.stdin.readline):
-        report(len(await store.claim(str(os.getpid()), lease=60, limit=1)))
+    while await next_input():
+        report(len(await store.claim(str(os.getpid()), lease=LEASE, limit=1)))
 
 
 async def wake(store: Store) -> None:
     """Wake tasks until none waits, by time and by tag."""
     while await store.count("waiting"):
         for ids in (
-            await retry_until_available(lambda: store.wake(("woken", os.getpid()), limit=7)),
-            await retry_until_available(lambda: store.wake_tagged(["x"], ("woken", os.getpid()), limit=7)),
+            await store.wake(("woken", os.getpid()), limit=7),
+            await store.wake_tagged(["x"], ("woken", os.getpid()), limit=7),
         ):
             report(*ids)
 
@@ -150,7 +163,7 @@ async def unprivileged(path: str) -> None:
 async def main(command: str, path: str) -> None:
     if command == "unprivileged":
         return await unprivileged(path)
-    store: Any = open_store(path) if "://" in path else SQLiteStore(path)
+    store: Any = patient_store(path if "://" in path else f"sqlite:///{path}")
     await store.open()
     commands: dict[str, Callable[[Any], Awaitable[None]]] = {
         "work": work,

@@ -370,7 +370,7 @@ async def test_a_claim_that_is_under_way_when_the_worker_drains_is_given_back() 
 
 
 async def test_leases_are_renewed_while_the_worker_waits_for_its_tasks(lease_time: LeaseTime) -> None:
-    store, loop_time = await opened(), LoopTime()
+    store, loop_time = await opened(), LoopTime.here()
     holding = Holding(store, LONG)
     id = await queued_task(store, "hold")
     async with holding.server.running():

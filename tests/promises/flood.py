@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
-from tests.promises.speaking import Patient
+from tests.promises.speaking import Patient, wanted
 from tests.support import http
 
 
@@ -17,12 +16,13 @@ async def flood(port: int, count: int) -> list[str]:
         for number in range(count):
             params = {"name": "quick", "arguments": {"number": number}}
             headers, frame = speaker.build("tools/call", params, id=number)
-            while True:
-                await connection.send("POST", "/mcp", headers, json.dumps(frame).encode())
+            body = json.dumps(frame).encode()
+
+            async def create(headers: dict[str, str] = headers, body: bytes = body) -> str | None:
+                await connection.send("POST", "/mcp", headers, body)
                 response = await connection.receive()
-                if response.status != 503:
-                    break
-                # The disk stood still for longer than a server waits for others: nothing was made.
-                await asyncio.sleep(int(response.headers["retry-after"]))
-            ids.append(response.result["taskId"])
+                # After 503 nothing was made: the disk stood still for longer than a server waits for others.
+                return None if response.status == 503 else str(response.result["taskId"])
+
+            ids.append(await wanted(create))
     return ids

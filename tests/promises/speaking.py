@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
 from tests.asking.driving import EVERYTHING, accept
 from tests.support.http import Response
+from tests.support.polling import until
 from tests.support.speakers import Modern, Speaker
 
 TASKS = "io.modelcontextprotocol/tasks"
 RELATED = "io.modelcontextprotocol/related-task"
+
+
+T = TypeVar("T")
 
 
 class Patient(Modern):
@@ -43,13 +45,21 @@ async def look(speaker: Speaker, id: str) -> dict[str, Any]:
     return (await speaker.ask("tasks/get", {"taskId": id})).result
 
 
-async def reach(speaker: Speaker, id: str, *statuses: str, within: float = 60.0) -> dict[str, Any]:
+async def reach(speaker: Speaker, id: str, *statuses: str) -> dict[str, Any]:
     """Wait until a task has one of these statuses, and return it."""
-    deadline = time.monotonic() + within
-    while (task := await look(speaker, id))["status"] not in statuses:
-        assert time.monotonic() < deadline, f"still {task}"
-        await asyncio.sleep(0.02)
-    return task
+
+    async def reached() -> dict[str, Any] | None:
+        task = await look(speaker, id)
+        return task if task["status"] in statuses else None
+
+    return await wanted(reached)
+
+
+async def wanted(find: Callable[[], Awaitable[T | None]]) -> T:
+    """Wait until something is found, and return it."""
+    found = await until(find)
+    assert found is not None
+    return found
 
 
 async def answer(speaker: Speaker, id: str, **names: str) -> Response:

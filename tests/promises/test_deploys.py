@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +10,10 @@ import pytest
 
 from antiphon.runtime.tasks.records import task_of
 from antiphon.store import open_store
-from antiphon.store.contract import Record, Store
+from antiphon.store.contract import Store
 from tests.asking.driving import accept
 from tests.promises.speaking import Patient, begin, reach
+from tests.support.polling import until
 from tests.support.process import ServerProcess, started
 
 MESSAGE = "The task waits for a server of the version that began it."
@@ -31,11 +31,11 @@ def deployed(directory: Path, version: str) -> Iterator[ServerProcess]:
         yield server
 
 
-async def stored(store: Store, id: str) -> Record:
-    """Return the record of a task."""
+async def says_why(store: Store, id: str) -> bool:
+    """Whether a task says that it waits for the version that began it."""
     record = await store.get(id)
     assert record is not None
-    return record
+    return task_of(record).message == MESSAGE
 
 
 def spoken(text: str) -> dict[str, object]:
@@ -70,9 +70,7 @@ async def test_tasks_wait_for_their_version_if_a_step_returns_another_type(
                 assert "error" not in answered.frame
 
             for id in ids.values():
-                async with asyncio.timeout(30.0), store.watch(id) as changes:
-                    while task_of(await stored(store, id)).message != MESSAGE:
-                        await changes.wait(1.0)
+                await until(lambda id=id: says_why(store, id))
         with deployed(tmp_path, first) as again:
             ended = [await reach(Patient(again.port), id, "completed", "failed") for id in ids.values()]
     finally:

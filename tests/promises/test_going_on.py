@@ -80,16 +80,20 @@ class Shop:
 
 async def asks(handle: TaskHandle, key: str) -> None:
     """Wait until a task asks a question."""
-    async with asyncio.timeout(60):
-        while key not in (await handle.status()).questions:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def is_asked() -> bool:
+        return key in (await handle.status()).questions
+
+    await until(is_asked)
 
 
 async def ended(shop: Shop, id: str) -> None:
     """Wait until the function of a cancelled task has cleaned up."""
-    async with asyncio.timeout(60):
-        while (await shop.record(id)).phase != "ended":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def has_ended() -> bool:
+        return (await shop.record(id)).phase == "ended"
+
+    await until(has_ended)
 
 
 async def retry(url: str, id: str) -> str:
@@ -161,9 +165,11 @@ async def test_it_begins_after_the_cancelled_task_has_cleaned_up(url: str) -> No
         await until(lambda: "cleaning" in shop.did)
         before = list(shop.did)
         again = client.task(await retry(url, handle.id))
-        async with asyncio.timeout(60):  # until a worker has claimed it, and given it back
-            while not (await shop.record(again.id)).head.get("quiet_releases"):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+
+        async def was_given_back() -> bool:
+            return bool((await shop.record(str(again.id))).head.get("quiet_releases"))
+
+        await until(was_given_back)
         assert shop.did == before
         shop.may_charge.set()
         shop.may_clean.set()

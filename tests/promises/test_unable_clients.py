@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from antiphon import Client, Context, InputRequired, Server
 from antiphon.model.question import Elicit
 from tests.promises.speaking import TASKS, Patient, answer, begin, look, reach
 from tests.promises.tooling import Name, Workshop, store_of
+from tests.support.polling import until
 from tests.support.serving import serving
 from tests.support.speakers import Session
 
@@ -25,9 +25,11 @@ class Unable(Patient):
 async def answer_all(client: Patient, id: str) -> None:
     """Answer the questions of the tool `ask`."""
     await answer(client, id, first="a", second="b")
-    async with asyncio.timeout(60):
-        while "third" not in (await look(client, id)).get("inputRequests", {}):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+
+    async def is_asked_again() -> bool:
+        return "third" in (await look(client, id)).get("inputRequests", {})
+
+    await until(is_asked_again)
     await answer(client, id, third="c")
 
 

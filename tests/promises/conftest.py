@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.promises.tooling import STORES, Workshop, at_work
+from tests.promises.tooling import STORES, Ahead, Workshop, at_work
 from tests.support.serving import Address
 
 
@@ -22,6 +22,12 @@ async def served(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, Add
     """A `Workshop` and its address."""
     async with at_work(kind, tmp_path) as found:
         yield found
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> Ahead:
+    """Moves the time of day."""
+    return Ahead(monkeypatch)
 
 
 @pytest.fixture

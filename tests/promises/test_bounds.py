@@ -18,7 +18,8 @@ from antiphon.store.sqlite.database import Database
 from tests.asking.driving import accept, once
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.promises.tooling import STORES, Name, Workshop, at_work, store_of
-from tests.support.polling import until
+from tests.support.loop_time import LoopTime
+from tests.support.polling import forever, until
 from tests.support.serving import Address, serving
 from tests.support.speakers import Bare, Modern, Session, Speaker
 
@@ -26,9 +27,7 @@ from tests.support.speakers import Bare, Modern, Session, Speaker
 @pytest.fixture
 async def narrow(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Workshop, int]]:
     """A `Workshop` that runs two tasks at once and queues three."""
-    limits = Limits(
-        max_running_tasks=2, max_queued_tasks=3, lease_seconds=2.0, drain_timeout=0.2, principal_share=1.0
-    )
+    limits = Limits(max_running_tasks=2, max_queued_tasks=3, drain_timeout=0.2, principal_share=1.0)
     async with at_work(kind, tmp_path, limits=limits) as (workshop, address):
         yield workshop, address.port
 
@@ -37,12 +36,11 @@ async def test_only_so_many_run_at_once_and_the_others_wait(narrow: tuple[Worksh
     workshop, port = narrow
     ids = [(await begin(Bare(port), "long"))["taskId"] for _ in range(3)]
     await until(lambda: workshop.ran["long"] == 2)
-    await asyncio.sleep(0.2)
-    assert workshop.ran["long"] == 2
     workshop.gate.set()
     for id in ids:
         await reach(Bare(port), id, "completed")
     assert workshop.ran["long"] == 3
+    assert workshop.most == 2
 
 
 @pytest.mark.parametrize("kind_of_speaker", [Bare, Patient])
@@ -291,18 +289,21 @@ def _failing(patch: pytest.MonkeyPatch, workshop: Workshop) -> list[str]:
 
 
 async def test_a_tool_that_has_only_so_much_time_has_no_more_as_a_task(kind: str, tmp_path: Path) -> None:
-    server = Server("hurried", store=store_of(kind, tmp_path))
+    server, begun, time = Server("hurried", store=store_of(kind, tmp_path)), asyncio.Event(), LoopTime()
 
-    @server.tool(task="required", timeout=0.2, poll_interval=0.05)
+    @server.tool(task="required", timeout=600, poll_interval=0.05)
     async def slow() -> AsyncIterator[str]:
         yield "begun"
-        await asyncio.sleep(60)
+        begun.set()
+        await forever()
 
     async with serving(server) as address:
         client = Bare(address.port)
         id = (await begin(client, "slow"))["taskId"]
+        await until(begun.is_set)
+        time.advance(600)
         await reach(client, id, "failed")
         redeemed = (await client.ask("tasks/result", {"taskId": id})).result
     assert redeemed["isError"] is True
     texts = [block["text"] for block in redeemed["content"]]
-    assert texts == ["begun", "The tool 'slow' did not finish within 0.2 seconds."]
+    assert texts == ["begun", "The tool 'slow' did not finish within 600 seconds."]

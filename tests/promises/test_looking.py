@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from antiphon import Server
+from antiphon import wall_clock
 from antiphon.model.task import Task
-from antiphon.runtime.tasks import claimed_task as held
+from antiphon.runtime.tasks import claimed_task
 from antiphon.runtime.tasks import finished_tasks as recent
+from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.runtime.tasks.clocks import now_ms
 from antiphon.runtime.tasks.finished_tasks import FinishedTasks
 from antiphon.store.memory import MemoryStore
@@ -25,8 +26,6 @@ from tests.support.speakers import Bare
 
 class Slow(MemoryStore):
     """A store that delays the end of a task until a gate opens, and counts reads."""
-
-    server: Server
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,46 +43,48 @@ class Slow(MemoryStore):
         self.looks += 1
         return await super().get(id)
 
-    def lookers(self, id: str) -> int:
-        """Return how many requests wait for the end of a task to be written."""
-        found, _ = self.server.engine.tasks._worker._running[id]  # type: ignore[union-attr]
-        return len(found._waiting or ())
-
 
 @pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a request wait long for a pending write, so that a busy machine makes no difference."""
-    monkeypatch.setattr(held, "PENDING_WRITE_WAIT_SECONDS", 10.0)
+def lookers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tasks whose end requests wait for. They wait long, so that a busy machine makes no difference."""
+    monkeypatch.setattr(claimed_task, "PENDING_WRITE_WAIT_SECONDS", 600.0)
+    waiting, wait = list[str](), ClaimedTask.wait_for_write
+
+    async def counted(claimed: ClaimedTask) -> Task | None:
+        waiting.append(claimed.task.id)
+        return await wait(claimed)
+
+    monkeypatch.setattr(ClaimedTask, "wait_for_write", counted)
+    return waiting
 
 
 @asynccontextmanager
 async def slow() -> AsyncIterator[tuple[Slow, int]]:
     store = Slow()
-    store.server = Workshop(store).server
-    async with serving(store.server) as address:
+    async with serving(Workshop(store).server) as address:
         yield store, address.port
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_look_at_a_task_that_is_being_ended_tells_of_its_end() -> None:
+async def test_a_look_at_a_task_that_is_being_ended_tells_of_its_end(lookers: list[str]) -> None:
     async with slow() as (store, port):
         id = (await begin(Patient(port), "add", a=1, b=2))["taskId"]
         await until(lambda: store.ending)
         look = asyncio.create_task(Patient(port).ask("tasks/get", {"taskId": id}))
-        await until(lambda: store.lookers(id) == 1 or look.done())
+        await until(lambda: lookers == [id])
         store.gate.set()
         assert (await look).result["status"] == "completed"
         assert store.looks == 0
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_task_that_expires_while_its_end_is_written_is_not_there() -> None:
+async def test_a_task_that_expires_while_its_end_is_written_is_not_there(
+    lookers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with slow() as (store, port):
-        id = (await begin(Bare(port), "add", 1, a=1, b=2))["taskId"]
+        id = (await begin(Bare(port), "add", 60_000, a=1, b=2))["taskId"]
         await until(lambda: store.ending)
         look = asyncio.create_task(Bare(port).ask("tasks/get", {"taskId": id}))
-        await until(lambda: store.lookers(id) == 1 or look.done())
-        await asyncio.sleep(0.002)  # longer than its lifetime
+        await until(lambda: lookers == [id])
+        monkeypatch.setattr(wall_clock, "ahead", 120.0)  # longer than its lifetime
         store.gate.set()
         assert (await look).error == {
             "code": -32602,
@@ -100,14 +101,13 @@ async def test_a_look_does_not_wait_for_an_end_that_takes_long() -> None:
         await reach(Patient(port), id, "completed")
 
 
-@pytest.mark.usefixtures("patient")
-async def test_a_caller_that_leaves_while_looking_disturbs_nobody() -> None:
+async def test_a_caller_that_leaves_while_looking_disturbs_nobody(lookers: list[str]) -> None:
     async with slow() as (store, port):
         id = (await begin(Patient(port), "add", a=1, b=2))["taskId"]
         await until(lambda: store.ending)
         gone = asyncio.create_task(Patient(port).ask("tasks/get", {"taskId": id}))
         stays = asyncio.create_task(Patient(port).ask("tasks/get", {"taskId": id}))
-        await until(lambda: store.lookers(id) == 2 or stays.done())
+        await until(lambda: lookers == [id, id])
         gone.cancel()
         store.gate.set()
         assert (await stays).result["status"] == "completed"
@@ -136,9 +136,9 @@ def test_what_is_kept_of_ended_tasks_is_bounded_in_number_and_in_bytes() -> None
     assert [kept.find(f"t{number}", "ada") is None for number in (0, 9, 10)] == [True, True, False]
     for number in range(40):
         kept.add(ended(f"large{number}", text="x" * (recent.MAX_BYTES // 17)), "ada")
-    assert kept._bytes <= recent.MAX_BYTES
     assert kept.find("t1009", "ada") is None
-    assert kept.find("large39", "ada") is not None
+    found = [number for number in range(40) if kept.find(f"large{number}", "ada") is not None]
+    assert found == list(range(24, 40))
     kept.add(ended("huge", text="x" * recent.MAX_BYTES), "ada")
     assert kept.find("huge", "ada") is None
 

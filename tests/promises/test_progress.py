@@ -13,15 +13,16 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, Context, Server
+from antiphon import Client, Context, Limits, Server
 from antiphon.model.notification import Progress
 from antiphon.runtime.tasks import progress as progress_module
 from antiphon.runtime.tasks.progress import ProgressWriter
+from antiphon.store import open_store
 from antiphon.store.contract import Store
-from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.promises.speaking import Patient, answer, begin, look, reach, wanted
 from tests.promises.tooling import Name, speaker, store_of
-from tests.support.polling import until
-from tests.support.process import started
+from tests.support.leases import LONG_LEASE_SECONDS, end_leases
+from tests.support.polling import forever, turns, until
 from tests.support.serving import Address, serving
 from tests.support.speakers import Modern, Speaker
 
@@ -55,7 +56,7 @@ class Packing:
         @self.server.tool(task="required", poll_interval=0.05)
         async def ask(ctx: Context) -> str:
             await ctx.progress(1, 2)
-            await asyncio.sleep(0.3)
+            await self.gate.wait()
             name = await ctx.elicit("Who?", Name, key="who")
             return name.name
 
@@ -72,10 +73,12 @@ async def packing(kind: str, tmp_path: Path) -> AsyncIterator[tuple[Packing, Add
 
 async def says(client: Speaker, id: str, message: str) -> dict[str, Any]:
     """Wait until a task has a status message, and return the task."""
-    async with asyncio.timeout(60):
-        while (task := await look(client, id)).get("statusMessage") != message:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    return task
+
+    async def said() -> dict[str, Any] | None:
+        task = await look(client, id)
+        return task if task.get("statusMessage") == message else None
+
+    return await wanted(said)
 
 
 @pytest.mark.parametrize("dialect", ["draft", "2025-11-25", "2026-07-28"])
@@ -116,10 +119,11 @@ async def test_a_call_that_became_a_task_reports_there(packing: tuple[Packing, A
 async def test_a_task_that_waits_for_an_answer_says_so_and_not_how_far_it_was(
     packing: tuple[Packing, Address],
 ) -> None:
-    _, address = packing
+    made, address = packing
     client = await speaker("draft", address.port)
     id = (await begin(client, "ask"))["taskId"]
     await says(client, id, "1 of 2")
+    made.gate.set()
     assert (await reach(client, id, "input_required"))["statusMessage"].startswith("Input Required")
 
 
@@ -217,7 +221,7 @@ async def test_many_reports_are_few_writes(monkeypatch: pytest.MonkeyPatch) -> N
     writer = ProgressWriter(write)
     for number in range(500):
         writer.report(Progress("t", number, 500))
-        await asyncio.sleep(0)
+        await turns()
     assert len(written) == 1
     assert writer.close() == {"progress": 499, "total": 500}
     assert len(written) == 1
@@ -243,73 +247,81 @@ async def test_a_report_is_always_storable(report: Progress, stored: Any) -> Non
 
 @pytest.mark.parametrize("half", [Decimal("0.5"), Fraction(1, 2)])
 async def test_a_number_that_is_not_json_neither_hides_the_task_nor_loses_its_result(half: Any) -> None:
-    server = Server("numbers", store="memory:")
+    server, gate = Server("numbers", store="memory:"), asyncio.Event()
 
     @server.tool(task="required", poll_interval=0.05)
     async def work(ctx: Context) -> str:
         await ctx.progress(half, half * 2)
-        await asyncio.sleep(0.3)
+        await gate.wait()
         return "done"
 
     async with serving(server) as address:
         client = Patient(address.port)
         id = (await begin(client, "work"))["taskId"]
         assert (await says(client, id, "0.5 of 1"))["status"] == "working"
+        gate.set()
         assert (await reach(client, id, "completed", "failed"))["status"] == "completed"
 
 
-REPORTS = """
-import asyncio
-import sys
-from pathlib import Path
+class Noting:
+    """A store that notes the progress that is written."""
 
-from antiphon import Context, Server
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.noted: list[float] = []
 
-FOLDER = Path(__file__).parent
-server = Server("packing", store=f"sqlite:///{FOLDER}/tasks.db")
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
 
-
-@server.tool(task="required", poll_interval=0.02)
-async def pack(ctx: Context) -> str:
-    again = (FOLDER / "began").exists()
-    (FOLDER / "began").touch()
-    for box in range(1, 6):
-        await ctx.progress(box, 10)
-        if again:
-            await asyncio.sleep(0.1)  # so that the store would get each of them
-    while not again:
-        await asyncio.sleep(3600)
-    await ctx.progress(6, 10)
-    return "packed"
+    async def append(self, id: str, entries: Any, **options: Any) -> int:
+        version = await self._store.append(id, entries, **options)
+        if (progress := ((options.get("head") or {}).get("progress") or {}).get("progress")) is not None:
+            self.noted.append(progress)
+        return version
 
 
-if __name__ == "__main__":
-    server.run("http", port=int(sys.argv[1]))
-"""
-
-
-async def test_progress_does_not_run_backwards_in_the_process_after_one_that_was_killed(
-    tmp_path: Path,
+async def test_progress_does_not_run_backwards_in_the_process_after_one_that_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = tmp_path / "packing.py"
-    script.write_text(REPORTS)
-    with started(script, tmp_path) as victim:
-        id = (await begin(Patient(victim.port), "pack"))["taskId"]
-        await says(Patient(victim.port), id, "5 of 10")
-        victim.process.kill()
-        victim.process.wait()
-    seen: list[float] = []
-    with started(script, tmp_path) as server:
-        async with asyncio.timeout(60):
-            while True:
-                task = await look(Patient(server.port), id)
-                if META in task.get("_meta", {}):
-                    seen.append(task["_meta"][META]["progress"])
-                if task["status"] == "completed":
-                    break
-                await asyncio.sleep(0.02)
-    assert seen == sorted(seen)
-    assert (seen[0], seen[-1]) == (5, 6)
+    monkeypatch.setattr(progress_module, "FIRST_WRITE_SECONDS", 0.0)  # the store gets each report
+    monkeypatch.setattr(progress_module, "WRITE_INTERVAL_SECONDS", 0.0)
+    url, gate = f"sqlite:///{tmp_path}/tasks.db", asyncio.Event()
+
+    def process(*, is_first: bool) -> tuple[Server, Noting]:
+        """Return a server as one process has it: the first one never gets further than to 5."""
+        store = Noting(open_store(url))
+        limits = Limits(lease_seconds=LONG_LEASE_SECONDS, drain_timeout=0)
+        server = Server("packing", store=store, limits=limits)  # type: ignore[arg-type]
+
+        @server.tool(task="required", poll_interval=0.02)
+        async def pack(ctx: Context) -> str:
+            for box in range(1, 6):
+                await ctx.progress(box, 10)
+                if is_first:
+                    await until(lambda box=box: box in store.noted)
+                else:
+                    await turns(1000)
+            if is_first:
+                await forever()
+            await ctx.progress(6, 10)
+            await gate.wait()
+            return "packed"
+
+        return server, store
+
+    first, before = process(is_first=True)
+    second, after = process(is_first=False)
+    async with serving(first) as lost, serving(second) as address:
+        id = (await begin(Patient(lost.port), "pack"))["taskId"]
+        await until(lambda: before.noted == [1, 2, 3, 4, 5])
+        first.engine.tasks.stop_claiming()
+        assert await end_leases(url) == 1
+        assert (await look(Patient(address.port), id))["_meta"][META]["progress"] == 5
+        await until(lambda: 6 in after.noted)
+        gate.set()
+        await reach(Patient(address.port), id, "completed")
+    assert set(after.noted) <= {5, 6}
+    assert after.noted == sorted(after.noted)
 
 
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25", "DRAFT-2026-v1"])

@@ -20,6 +20,7 @@ from tests.promises.speaking import Patient, begin, look, reach
 from tests.promises.tooling import DIALECTS, speaker, store_of
 from tests.support import http
 from tests.support.http import Response
+from tests.support.polling import turns, until
 from tests.support.serving import serving
 from tests.support.speakers import Bare, Modern, Speaker
 
@@ -72,7 +73,7 @@ async def keeping(
     @server.tool(answer_within=0.0, poll_interval=0.05)
     async def slow(text: str) -> str:
         """Becomes a task if it is not done at once."""
-        await asyncio.sleep(0.01)
+        await turns(100)
         return f"had {len(text)}"
 
     add(server)
@@ -117,11 +118,12 @@ async def respond(speaker: Bare, id: str, text: str) -> Response:
 
 async def forget(store: Store, ids: list[str]) -> None:
     """Delete tasks once they have ended, as an operator can."""
-    deadline = time.monotonic() + 30
-    while any([await store.get(id) for id in ids]):
-        assert time.monotonic() < deadline
+
+    async def are_gone() -> bool:
         await prune(store, TaskFilter(), ended_before=int(time.time() * 1000))
-        await asyncio.sleep(0.02)
+        return not any([await store.get(id) for id in ids])
+
+    await until(are_gone)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -262,10 +264,11 @@ async def test_tasks_of_a_caller_without_space_wait_until_there_is_some(
         ada, bob = client(port, "ada"), client(port, "bob")
         ids = [(await begin(ada, "grow", text=text))["taskId"] for text in ("first", "second", "third")]
         gates["first"].set()
-        deadline = time.monotonic() + 30
-        while await store.stored_bytes("ada") < 30_000:
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.01)
+
+        async def is_written() -> bool:
+            return await store.stored_bytes("ada") >= 30_000
+
+        await until(is_written)
         gates["end"].set()
         await reach(ada, ids[0], "completed")
         await reach(bob, (await begin(bob, "grow", text="bob"))["taskId"], "completed")

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from antiphon import Context, Limits, Server
+from antiphon import Context, Limits, Server, wall_clock
 from antiphon.cli.tasks.store_tasks import StoreTasks
+from antiphon.runtime.tasks import worker
 from antiphon.store import open_store
 from antiphon.store.contract import Store
+from antiphon.store.postgres import PostgresStore
 from tests.promises.speaking import Patient, answer, begin, look, reach
-from tests.promises.tooling import Name
-from tests.support.polling import until
+from tests.promises.tooling import Ahead, Name
+from tests.support.leases import LONG_LEASE_SECONDS
+from tests.support.polling import turns, until
 from tests.support.serving import serving
 from tests.support.speakers import Bare
 
+HOUR = 3_600_000
 UNKNOWN = "Failed to retrieve task: Task not found"
 
 
@@ -29,10 +35,11 @@ class Desk:
     def __init__(self, folder: Path, url: str | None = None, **limits: Any) -> None:
         self.path = folder / "happened"
         self.url = url or f"sqlite:///{folder}/tasks.db"
-        self.store = open_store(self.url)
-        limits = {"lease_seconds": 2.0, "drain_timeout": 0.2, **limits}
+        # The time of PostgreSQL is that of these tests, too.
+        self.store = open_store(self.url) if url is None else PostgresStore(url, clock=wall_clock.now)
+        limits = {"lease_seconds": LONG_LEASE_SECONDS, "drain_timeout": 0.2, **limits}
         self.server = Server("desk", store=self.store, limits=Limits(**limits))
-        self.gate = asyncio.Event()
+        self.gate, self.may_clean = asyncio.Event(), asyncio.Event()
         self._register(self.server)
 
     def note(self, what: str) -> None:
@@ -56,7 +63,7 @@ class Desk:
                 await ctx.step(self.note, "taken")
             finally:
                 if not ctx.suspending:
-                    await asyncio.sleep(0.01)
+                    await turns(3)
                     self.note("given back")
                     try:
                         await ctx.step(self.note, "a step that never begins")
@@ -102,14 +109,14 @@ class Desk:
             return "done"
 
         @server.tool(task="required", poll_interval=0.05)
-        async def running(ctx: Context, seconds: float) -> str:
+        async def running(ctx: Context) -> str:
             try:
                 self.note("runs")
                 await self.gate.wait()
             finally:
                 self.note("cleans up")
                 try:
-                    await asyncio.sleep(seconds)
+                    await self.may_clean.wait()
                     self.note("clean")
                 finally:
                     self.note("left")
@@ -118,10 +125,21 @@ class Desk:
 
 async def until_unwound(desk: Desk, id: str) -> Any:
     """Wait for the entry that says that a function has unwound, and return what it says."""
-    async with asyncio.timeout(60):
-        while "unwound" not in (last := (await desk.log(id))[-1][1]):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    return last["unwound"]
+
+    async def said() -> bool:
+        return "unwound" in (await desk.log(id))[-1][1]
+
+    await until(said)
+    return (await desk.log(id))[-1][1]["unwound"]
+
+
+async def until_deleted(desk: Desk, id: str) -> None:
+    """Wait until a task that has cleaned up is deleted."""
+
+    async def is_deleted() -> bool:
+        return not await desk.log(id)
+
+    await until(is_deleted)
 
 
 @pytest.mark.parametrize("tool", ["reserve", "threaded", "several"])
@@ -144,29 +162,33 @@ async def test_a_task_that_waits_and_is_cancelled_cleans_up(tmp_path: Path, tool
         assert await desk.store.count("ready") == 0
 
 
-async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path) -> None:
+async def test_a_task_that_waits_and_expires_cleans_up(tmp_path: Path, ahead: Ahead) -> None:
     desk = Desk(tmp_path)
     async with serving(desk.server) as address:
         client = Bare(address.port)
-        id = (await begin(client, "reserve", 600))["taskId"]
+        id = (await begin(client, "reserve", HOUR))["taskId"]
         await reach(client, id, "input_required")
+        ahead(hours=1)
         await until(lambda: desk.happened == ["reserved", "given back", "closed"])
         assert (await client.ask("tasks/get", {"taskId": id})).error["message"] == UNKNOWN
-        async with asyncio.timeout(60):
-            while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
-                await asyncio.sleep(0.05)
+        await until_deleted(desk, id)
 
 
-async def test_a_task_with_a_short_lifetime_cleans_up_to_the_end(tmp_path: Path) -> None:
+async def test_a_task_with_a_short_lifetime_cleans_up_to_the_end(tmp_path: Path, ahead: Ahead) -> None:
     desk = Desk(tmp_path)
 
-    @desk.server.tool(task="required", poll_interval=0.05, task_ttl=0.1)
+    @desk.server.tool(task="required", poll_interval=0.05, task_ttl=60)
+    async def short() -> str:
+        return "done"
+
+    @desk.server.tool(task="required", poll_interval=0.05, task_ttl=60)
     async def brief(ctx: Context) -> str:
         try:
             await ctx.elicit("Take it?", Name, key="take")
         finally:
             if not ctx.suspending:
-                await asyncio.sleep(1.5)
+                desk.note("cleans up")
+                await desk.may_clean.wait()
                 desk.note("given back")
         return "done"
 
@@ -175,21 +197,28 @@ async def test_a_task_with_a_short_lifetime_cleans_up_to_the_end(tmp_path: Path)
         id = (await begin(client, "brief"))["taskId"]
         await reach(client, id, "input_required")
         await client.ask("tasks/cancel", {"taskId": id})
-        async with asyncio.timeout(60):
-            while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
-                await asyncio.sleep(0.05)
-        assert desk.happened == ["given back"]
+        await until(lambda: desk.happened == ["cleans up"])
+        other = (await begin(client, "short"))["taskId"]
+        await reach(client, other, "completed")
+        ahead(minutes=2)
+        await until_deleted(desk, other)
+        assert await desk.log(id)  # it cleans up, and so it stays
+        desk.may_clean.set()
+        await until_deleted(desk, id)
+        assert desk.happened == ["cleans up", "given back"]
 
 
 @pytest.mark.parametrize("how", ["cancelled", "expired"])
-async def test_a_task_in_postgresql_cleans_up(tmp_path: Path, database: Any, how: str) -> None:
+async def test_a_task_in_postgresql_cleans_up(tmp_path: Path, database: Any, how: str, ahead: Ahead) -> None:
     desk = Desk(tmp_path, database.url())
     async with serving(desk.server) as address:
         client = Bare(address.port)
-        id = (await begin(client, "reserve", 600 if how == "expired" else None))["taskId"]
+        id = (await begin(client, "reserve", HOUR if how == "expired" else None))["taskId"]
         await reach(client, id, "input_required")
         if how == "cancelled":
             await client.ask("tasks/cancel", {"taskId": id})
+        else:
+            ahead(hours=1)
         await until(lambda: desk.happened == ["reserved", "given back", "closed"])
 
 
@@ -332,17 +361,27 @@ async def test_a_task_that_is_cancelled_in_the_moment_in_which_it_asks_cleans_up
 
 @pytest.mark.parametrize("how", ["cancelled", "expired"])
 async def test_a_running_task_cleans_up_to_the_end(
-    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    how: str,
+    caplog: pytest.LogCaptureFixture,
+    ahead: Ahead,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also if that takes longer than the lease: the worker does not cancel the function again."""
+    """Also if the lease is renewed meanwhile: the worker does not cancel the function again."""
     caplog.set_level(logging.INFO, "antiphon")
-    desk = Desk(tmp_path, lease_seconds=0.3, drain_timeout=30.0)
+    renew_often(monkeypatch)
+    desk = Desk(tmp_path, drain_timeout=60.0)
     async with serving(desk.server) as address:
         client = Bare(address.port)
-        id = (await begin(client, "running", 500 if how == "expired" else None, seconds=1.0))["taskId"]
+        id = (await begin(client, "running", HOUR if how == "expired" else None))["taskId"]
         await until(lambda: desk.happened == ["runs"])
         if how == "cancelled":
             await client.ask("tasks/cancel", {"taskId": id})
+        else:
+            ahead(hours=1)
+        await until(lambda: desk.happened == ["runs", "cleans up"])
+        await until_renewed(desk)
+        desk.may_clean.set()
         await until(lambda: "left" in desk.happened)
         await until(_logged(caplog, f"Stopped running task {id}: "))
     assert desk.happened == ["runs", "cleans up", "clean", "left"]
@@ -354,12 +393,30 @@ async def test_a_running_task_that_cleans_up_for_ever_is_cancelled_again(
     desk = Desk(tmp_path, unwind_timeout=0.1)
     async with serving(desk.server) as address:
         client = Patient(address.port)
-        id = (await begin(client, "running", seconds=3600))["taskId"]
+        id = (await begin(client, "running"))["taskId"]
         await until(lambda: desk.happened == ["runs"])
         await client.ask("tasks/cancel", {"taskId": id})
         await until(lambda: "left" in desk.happened)
     assert desk.happened == ["runs", "cleans up", "left"]
     assert _logged(caplog, f"The function of task {id} was cancelled and still cleans up after 0.1 s.")()
+
+
+def renew_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers renew a long lease each fifth of a second."""
+    monkeypatch.setattr(worker, "RENEWALS_PER_LEASE", LONG_LEASE_SECONDS * 5)
+
+
+async def until_renewed(desk: Desk) -> None:
+    """Wait until the worker has renewed the only lease of the store twice."""
+    seen: set[int] = set()
+
+    def is_renewed() -> bool:
+        with closing(sqlite3.connect(desk.url.removeprefix("sqlite:///"), timeout=60)) as file:
+            ((lease,),) = file.execute("SELECT lease FROM task_rows WHERE lease > 0").fetchall()
+        seen.add(lease)
+        return len(seen) == 3
+
+    await until(is_renewed)
 
 
 def _logged(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,20 @@ import pytest
 from antiphon import Context
 from antiphon.cli.tasks.store_tasks import StoreTasks
 from antiphon.model.identity import Principal
-from antiphon.runtime.tasks.service import TaskService
 from antiphon.store import open_store
 from tests.asking.driving import accept
 from tests.promises.speaking import Patient, begin, look, reach
-from tests.promises.test_unwinding import UNKNOWN, Desk, until_unwound
+from tests.promises.test_unwinding import (
+    HOUR,
+    UNKNOWN,
+    Desk,
+    renew_often,
+    until_deleted,
+    until_renewed,
+    until_unwound,
+)
+from tests.promises.tooling import Ahead
+from tests.support.leases import LONG_LEASE_SECONDS, end_leases
 from tests.support.polling import until
 from tests.support.serving import serving
 from tests.support.speakers import Bare
@@ -33,9 +41,8 @@ async def park(desk: Desk, tool: str = "reserve", ttl: int | None = None) -> str
 
 
 async def answer_without_server(tasks: StoreTasks, id: str) -> None:
-    record = await tasks._record(id)
-    service: TaskService = tasks._service
-    await service.answer(id, Principal(record.principal), {"take": accept(name="Ada")})
+    record = await tasks.record(id)
+    await tasks.service.answer(id, Principal(record.principal), {"take": accept(name="Ada")})
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["unclaimed", "worker lost"])
@@ -47,8 +54,9 @@ async def test_a_task_that_was_answered_and_is_cancelled_before_a_worker_runs_it
     async with StoreTasks(desk.url) as tasks:
         await answer_without_server(tasks, id)
         if lost:
-            assert len(await tasks._store.claim("killed", lease=0.5, limit=1)) == 1
+            assert len(await tasks.store.claim("killed", lease=LONG_LEASE_SECONDS, limit=1)) == 1
         assert await tasks.cancel(id) == "cancelled"
+    assert await end_leases(desk.url) == lost
     desk = Desk(tmp_path)
     async with serving(desk.server) as address:
         assert (await look(Bare(address.port), id))["status"] == "cancelled"
@@ -58,25 +66,23 @@ async def test_a_task_that_was_answered_and_is_cancelled_before_a_worker_runs_it
 
 @pytest.mark.parametrize("lost", [False, True], ids=["unclaimed", "worker lost"])
 async def test_a_task_that_was_answered_and_expires_before_a_worker_runs_it_cleans_up(
-    tmp_path: Path, lost: bool
+    tmp_path: Path, lost: bool, ahead: Ahead
 ) -> None:
     desk = Desk(tmp_path)
-    id = await park(desk, ttl=3000)
+    id = await park(desk, ttl=HOUR)
     async with StoreTasks(desk.url) as tasks:
         await answer_without_server(tasks, id)
         if lost:
-            assert len(await tasks._store.claim("killed", lease=0.5, limit=1)) == 1
-        async with asyncio.timeout(60):
-            while (await tasks._store.read(id))[-1].kind != "cancelled":
-                await asyncio.sleep(0.05)
-                await tasks.remove_expired()
+            assert len(await tasks.store.claim("killed", lease=LONG_LEASE_SECONDS, limit=1)) == 1
+        ahead(hours=1)
+        await tasks.remove_expired()
+        assert (await tasks.store.read(id))[-1].kind == "cancelled"
+    assert await end_leases(desk.url) == lost
     desk = Desk(tmp_path)
     async with serving(desk.server) as address:
         await until(lambda: desk.happened == UNWOUND)
         assert (await Bare(address.port).ask("tasks/get", {"taskId": id})).error["message"] == UNKNOWN
-        async with asyncio.timeout(60):
-            while await desk.log(id):  # noqa: ASYNC110 - it is deleted once it has cleaned up
-                await asyncio.sleep(0.05)
+        await until_deleted(desk, id)
 
 
 async def test_a_task_in_postgresql_that_was_answered_and_is_cancelled_cleans_up(
@@ -98,7 +104,7 @@ async def test_a_task_that_never_began_ends_at_once(tmp_path: Path) -> None:
     desk.server.configure(run_tasks=False)
     async with serving(desk.server) as address:
         client = Patient(address.port)
-        id = (await begin(client, "running", seconds=0))["taskId"]
+        id = (await begin(client, "running"))["taskId"]
         await client.ask("tasks/cancel", {"taskId": id})
         assert (await look(client, id))["status"] == "cancelled"
         assert [kind for kind, _ in await desk.log(id)] == ["created", "cancelled"]
@@ -109,12 +115,12 @@ async def test_a_task_that_never_began_ends_at_once(tmp_path: Path) -> None:
 async def test_the_worker_that_runs_a_cancelled_task_unwinds_it_and_no_other_run_follows(
     tmp_path: Path, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Cleaning up takes longer than the lease: the worker keeps it meanwhile."""
-    desk = Desk(tmp_path, lease_seconds=0.5)
-    other = Desk(tmp_path, lease_seconds=0.5)
+    """The worker keeps its lease while it cleans up."""
+    renew_often(monkeypatch)
+    desk, other = Desk(tmp_path), Desk(tmp_path)
     async with serving(desk.server) as address, StoreTasks(desk.url) as tasks:
         client = Patient(address.port)
-        id = (await begin(client, "running", seconds=1.5))["taskId"]
+        id = (await begin(client, "running"))["taskId"]
         await until(lambda: desk.happened == ["runs"])
         async with serving(other.server):
             if message == "gets lost":
@@ -122,9 +128,12 @@ async def test_the_worker_that_runs_a_cancelled_task_unwinds_it_and_no_other_run
                 async def publish(*_: Any) -> None:
                     pass
 
-                monkeypatch.setattr(tasks._relay, "publish", publish)
+                monkeypatch.setattr(tasks.relay, "publish", publish)
             assert await tasks.cancel(id) == "cancelled"
             assert (await look(client, id))["status"] == "cancelled"
+            await until(lambda: desk.happened == ["runs", "cleans up"])
+            await until_renewed(desk)
+            desk.may_clean.set()
             assert await until_unwound(desk, id) is True
             assert await desk.store.count("ready") == 0
     assert desk.happened == ["runs", "cleans up", "clean", "left"]
@@ -135,10 +144,11 @@ async def test_a_worker_that_dies_while_it_unwinds_is_followed_by_another(tmp_pa
     id = await park(desk)
     async with StoreTasks(desk.url) as tasks:
         await answer_without_server(tasks, id)
-        (claim,) = await tasks._store.claim("killed", lease=0.5, limit=1)
+        (claim,) = await tasks.store.claim("killed", lease=LONG_LEASE_SECONDS, limit=1)
         await tasks.cancel(id)
         # It learns that it has to stop, and keeps the task while it cleans up.
-        assert await tasks._store.renew([(id, claim.token)], lease=0.5) == set()
+        assert await tasks.store.renew([(id, claim.token)], lease=LONG_LEASE_SECONDS) == set()
+    assert await end_leases(desk.url) == 1
     desk = Desk(tmp_path)
     async with serving(desk.server):
         assert await until_unwound(desk, id) is True
@@ -159,8 +169,9 @@ async def test_a_task_that_must_not_run_again_is_not_run_to_unwind_it(
     desk.server.configure(run_tasks=False)
     async with serving(desk.server) as address:
         id = (await begin(Patient(address.port), "once"))["taskId"]
-        await desk.store.claim("killed", lease=0.1, limit=1)
+        await desk.store.claim("killed", lease=LONG_LEASE_SECONDS, limit=1)
         await Patient(address.port).ask("tasks/cancel", {"taskId": id})
+    assert await end_leases(desk.url) == 1
     desk.store = open_store(desk.url)
     desk.server.configure(store=desk.store, run_tasks=True)
     async with serving(desk.server):

@@ -6,18 +6,32 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import BaseModel, field_validator
 
-from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Principal, Server
+from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Principal, Server, wall_clock
 from antiphon.store import open_store
 from antiphon.store.contract import Store
 from tests.asking.driving import EVERYTHING
 from tests.promises.speaking import Patient
+from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.serving import Address, serving
 from tests.support.speakers import Bare, Session, Speaker
+
+
+class Ahead:
+    """The time of day, which a test moves ahead. Leases go by another clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(wall_clock, "ahead", 0.0)  # as it is again after the test
+
+    def __call__(self, **length: float) -> None:
+        wall_clock.ahead += timedelta(**length).total_seconds()
+
 
 STORES = ("memory", "sqlite")
 DIALECTS = ("draft", "2025-11-25", "2026-07-28")
@@ -50,8 +64,9 @@ class Workshop:
         self.store = store
         self.ran: Counter[str] = Counter()
         self.stopped: Counter[str] = Counter()
+        self.running = self.most = 0
         self.gate = asyncio.Event()
-        options.setdefault("limits", Limits(lease_seconds=2.0, drain_timeout=0.2))
+        options.setdefault("limits", Limits(lease_seconds=LONG_LEASE_SECONDS, drain_timeout=0.2))
         self.server = Server(
             "workshop",
             store=store,
@@ -67,12 +82,16 @@ class Workshop:
         return what.upper()
 
     async def until_open(self, tool: str) -> None:
-        """Wait until the gate opens, and record cancellations."""
+        """Wait until the gate opens; record cancellations, and how many have waited at once."""
+        self.running += 1
+        self.most = max(self.most, self.running)
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
             self.stopped[tool] += 1
             raise
+        finally:
+            self.running -= 1
 
     def _register(self, server: Server) -> None:
         @server.tool

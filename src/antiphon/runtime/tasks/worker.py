@@ -76,7 +76,7 @@ _WAKE_INTERVAL_SECONDS = 0.5
 """How often parked tasks whose time has come are queued."""
 CLAIM_INTERVAL_SECONDS = 1.0
 """How often the worker tries to claim tasks although the store reported none."""
-_RENEWALS_PER_LEASE = 3
+RENEWALS_PER_LEASE = 3
 """How often a lease is renewed while it lasts: two renewals may fail before it ends."""
 _STOP_HELD_SECONDS = 0.25
 """How often a shutdown ends tasks that have begun to wait for an answer in this process."""
@@ -136,7 +136,7 @@ class Worker:
         self._finished = FinishedTasks()
         self._suspects = SuspectGroup()
         self._lost: list[tuple[ClaimedTask, Tool, dict[str, Any]]] = []  # claimed, and not running yet
-        self._outages = Outages(limits.lease_seconds / _RENEWALS_PER_LEASE)
+        self._outages = Outages(limits.lease_seconds / RENEWALS_PER_LEASE)
         self._unended = frozenset[str]()
         """The tasks whose time is over and that cannot be written, as they were logged."""
         self._reporting: set[asyncio.Task[None]] = set()
@@ -173,7 +173,7 @@ class Worker:
         A worker that claims no tasks still supervises the calls of this process that became tasks.
         """
         self._draining = False
-        interval = self._limits.lease_seconds / _RENEWALS_PER_LEASE
+        interval = self._limits.lease_seconds / RENEWALS_PER_LEASE
         keeper = self._store.lease_keeper()
         self._lease_thread = LeaseThread(
             keeper,

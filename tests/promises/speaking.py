@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from tests.asking.driving import EVERYTHING, accept
 from tests.support.http import Response
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 from tests.support.speakers import Modern, Speaker
 
 TASKS = "io.modelcontextprotocol/tasks"
@@ -45,19 +45,19 @@ async def look(speaker: Speaker, id: str) -> dict[str, Any]:
     return (await speaker.ask("tasks/get", {"taskId": id})).result
 
 
-async def reach(speaker: Speaker, id: str, *statuses: str) -> dict[str, Any]:
+async def reach(speaker: Speaker, id: str, *statuses: str, within: float = DEADLINE) -> dict[str, Any]:
     """Wait until a task has one of these statuses, and return it."""
 
     async def reached() -> dict[str, Any] | None:
         task = await look(speaker, id)
         return task if task["status"] in statuses else None
 
-    return await wanted(reached)
+    return await wanted(reached, within)
 
 
-async def wanted(find: Callable[[], Awaitable[T | None]]) -> T:
+async def wanted(find: Callable[[], Awaitable[T | None]], within: float = DEADLINE) -> T:
     """Wait until something is found, and return it."""
-    found = await until(find)
+    found = await until(find, within)
     assert found is not None
     return found
 

@@ -16,10 +16,11 @@ from antiphon.model.outcome import InputRequired
 from antiphon.model.request import CallTool, RequestMeta
 from antiphon.runtime.execution.call import Call, Caller
 from antiphon.runtime.execution.supervisor import Supervised
-from antiphon.runtime.held import bounds, registry
+from antiphon.runtime.held import registry
 from antiphon.runtime.held.run import HeldRun
 from tests.asking.driving import EVERYTHING, Able, accept, once
 from tests.held.held_server import Held
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import serving
 
@@ -90,25 +91,22 @@ async def test_without_room_a_call_that_asks_fails_at_once() -> None:
     assert held.unwound["greet"] == 1
 
 
-async def test_a_run_that_nobody_answers_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "SWEEP_SECONDS", 0.05)
-    held = Held(limits=Limits(state_lifetime=0.2))
+async def test_a_run_that_nobody_answers_ends() -> None:
+    held = Held(limits=Limits(state_lifetime=3600))
     async with serving(held.server) as address:
         await once(Able(address.port), "greet")
-        await until(lambda: held.unwound["greet"] == 1)
+        await LoopTime.here().advance_until(lambda: held.unwound["greet"] == 1, 3600)
         assert held.server.engine.held_runs.bounds.waiting == 0
-        assert held.server.engine.held_runs._runs == {}
+        assert held.server.engine.held_runs.runs == {}
 
 
-async def test_a_result_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounds, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(registry, "KEEP_OUTCOME_SECONDS", 0.1)
+async def test_a_result_is_not_kept_for_ever() -> None:
     held = Held()
     async with serving(held.server) as address:
         client = Able(address.port)
         state = (await once(client, "greet"))["result"]["requestState"]
         await once(client, "greet", answers=NAME, state=state)
-        await until(lambda: not held.server.engine.held_runs._runs)
+        await LoopTime.here().advance_until(lambda: not held.server.engine.held_runs.runs, 3600)
         late = await once(client, "greet", answers=NAME, state=state)
     assert "no longer kept" in text(late)
     assert held.began["greet"] == 1

@@ -6,11 +6,13 @@ import asyncio
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from antiphon import Context, Limits, Server
 from tests.asking.driving import Able, accept, once
 from tests.held.held_server import SECRET, Name
 from tests.promises.speaking import Patient, begin, look
+from tests.support.polling import turns, until
 from tests.support.serving import serving
 
 CALLERS = 10
@@ -19,7 +21,7 @@ EXPECTED = "a0a1a2 b0b1b2 c0c1c2"
 
 
 def make(store: str, began: Counter[str]) -> Server:
-    server = Server("races", store=store, secrets=[SECRET], limits=Limits(lease_seconds=5.0))
+    server = Server("races", store=store, secrets=[SECRET], limits=Limits(lease_seconds=3600.0))
 
     @server.tool(replay=False, task="optional", poll_interval=0.02)
     async def branches(ctx: Context) -> str:
@@ -28,7 +30,7 @@ def make(store: str, began: Counter[str]) -> Server:
         async def branch(name: str) -> str:
             answers = []
             for number in range(3):
-                await asyncio.sleep(random.random() * 0.02)
+                await turns(random.randint(0, 50))
                 answers.append(await ctx.elicit("?", Name, key=f"{name}{number}"))
             return "".join(answer.name for answer in answers)
 
@@ -59,15 +61,17 @@ async def call(ports: list[int]) -> str:
 
 async def task(ports: list[int]) -> str:
     id = (await begin(Patient(random.choice(ports)), "branches"))["taskId"]
+
+    async def asks_or_has_ended() -> Any:
+        state = await look(Patient(random.choice(ports)), id)
+        return state if "result" in state or state.get("inputRequests") else None
+
     for _ in range(MOST_ROUNDS):
-        client = Patient(random.choice(ports))
-        state = await look(client, id)
+        state = await until(asks_or_has_ended)
         if "result" in state:
             return str(state["result"]["content"][0]["text"])
-        if questions := state.get("inputRequests"):
-            await client.ask("tasks/update", {"taskId": id, "inputResponses": some_answers(questions)})
-        else:
-            await asyncio.sleep(0.02)
+        answers = some_answers(state["inputRequests"])
+        await Patient(random.choice(ports)).ask("tasks/update", {"taskId": id, "inputResponses": answers})
     raise AssertionError(f"still {state}")
 
 

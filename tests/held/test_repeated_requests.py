@@ -13,6 +13,7 @@ from antiphon import Limits
 from tests.asking.driving import Able, accept, once
 from tests.held.held_server import Held
 from tests.streaming.speaking import numbered, speaker, streamed
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import serving
 
@@ -99,14 +100,17 @@ async def test_a_repeated_request_keeps_the_function_when_the_first_one_goes_awa
 
 
 async def test_the_time_of_a_person_does_not_count_and_the_time_of_the_function_does() -> None:
-    held = Held(limits=Limits(call_timeout=0.3))
+    held, loop_time = Held(limits=Limits(call_timeout=20)), LoopTime.here()
     async with serving(held.server) as address:
         client = Able(address.port)
         state = (await once(client, "slow"))["result"]["requestState"]
-        await asyncio.sleep(0.5)  # longer than the timeout: a person takes this time
-        late = (await once(client, "slow", answers=NAME, state=state))["result"]
+        loop_time.advance(40)  # longer than the timeout: a person takes this time
+        answered = asyncio.create_task(once(client, "slow", answers=NAME, state=state))
+        await until(lambda: held.began["slow answered"])
+        loop_time.advance(20)
+        late = (await answered)["result"]
     assert late["isError"]
-    assert "did not finish within 0.3 seconds" in late["content"][0]["text"]
+    assert "did not finish within 20 seconds" in late["content"][0]["text"]
     assert held.unwound["slow"] == 1
 
 

@@ -238,4 +238,4 @@ async def test_a_call_that_asks_nothing_leaves_nothing_behind() -> None:
         for _ in range(5):
             assert (await Listener(address.port).call("quick")).text == "quick"
         await until(lambda: len(asyncio.all_tasks()) <= before)
-    assert held.server.engine.held_runs._runs == {}
+    assert held.server.engine.held_runs.runs == {}

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from antiphon import Limits
+from antiphon import Limits, wall_clock
 from antiphon.model.task_history import TaskHistory
 from antiphon.runtime.tasks.records import task_of
 from antiphon.store import open_store
 from tests.asking.driving import EVERYTHING, accept
 from tests.held.held_server import Tasks
 from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.support.lease_time import LeaseTime
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import Address, serving
 from tests.support.speakers import Bare, Session, Speaker
+
+LEASE = 1000.0
 
 
 @asynccontextmanager
@@ -35,13 +38,12 @@ def text(task: dict[str, Any]) -> str:
 
 async def asked_for(client: Speaker, id: str, key: str) -> Any:
     """Wait until a task asks a question whose key begins so; return its key and the question."""
-    for _ in range(1000):
+
+    async def asked() -> Any:
         questions = (await reach(client, id, "input_required"))["inputRequests"]
-        for found, question in questions.items():
-            if found.startswith(key):
-                return found, question
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"not asked: {key}")
+        return next((each for each in questions.items() if each[0].startswith(key)), None)
+
+    return await until(asked)
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -179,39 +181,51 @@ async def test_a_task_that_is_cancelled_while_it_waits(any_store: str) -> None:
     assert tasks.began["greet"] == tasks.began["in_a_thread"] == 1
 
 
-async def test_a_task_whose_lifetime_ends_while_it_waits() -> None:
+async def test_a_task_whose_lifetime_ends_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     async with working() as (tasks, address):
         client = Bare(address.port)
-        id = (await begin(client, "greet", 1000))["taskId"]
+        id = (await begin(client, "greet", 3_600_000))["taskId"]
         await reach(client, id, "input_required")
+        assert not tasks.unwound["greet"]
+        monkeypatch.setattr(wall_clock, "ahead", 3600.0)
         await until(lambda: tasks.unwound["greet"])
         await until(lambda: tasks.server.engine.tasks.running == 0)
 
 
-async def test_the_lease_is_kept_while_the_function_waits(store: str) -> None:
-    limits = Limits(lease_seconds=0.6, drain_timeout=0.5)
-    async with working(store=store, limits=limits) as (one, here):
+async def test_the_lease_is_kept_while_the_function_waits(store: str, lease_time: LeaseTime) -> None:
+    limits = Limits(lease_seconds=LEASE, drain_timeout=0.5)
+
+    def instance() -> AbstractAsyncContextManager[tuple[Tasks, Address]]:
+        return working(store=lease_time.store(store), limits=limits)
+
+    async with instance() as (one, here):
         id = (await begin(Patient(here.port), "greet"))["taskId"]
         await reach(Patient(here.port), id, "input_required")
-        async with working(store=store, limits=limits) as (other, there):
-            await asyncio.sleep(2.0)  # some leases long
+        async with instance() as (other, there):
+            engine = other.server.engine
+            for _ in range(3):
+                await lease_time.let_renew(engine.tasks.store, LEASE)
+                assert await engine.tasks.store.claim("thief", lease=LEASE, limit=1) == []
             await answer(Patient(there.port), id, name="Ann")
             assert text(await reach(Patient(there.port), id, "completed")) == "Hello, Ann!"
     assert (one.began["greet"], other.began["greet"]) == (1, 0)
 
 
 async def test_the_timeout_of_a_tool_does_not_count_the_time_of_a_person() -> None:
-    async with working() as (_, address):
+    async with working() as (tasks, address):
         client = Patient(address.port)
         ids = [(await begin(client, "limited"))["taskId"] for _ in range(2)]
         for id in ids:
             await reach(client, id, "input_required")
-        await asyncio.sleep(0.8)  # longer than the timeout
+        loop_time = LoopTime.here()
+        loop_time.advance(200)  # longer than the timeout
         await answer(client, ids[0], name="Ann")
         assert text(await reach(client, ids[0], "completed")) == "Ann"
         await answer(client, ids[1], name="slow")
+        await until(lambda: tasks.began["slow"])
+        loop_time.advance(200)
         task = await reach(client, ids[1], "completed", "failed")
-        assert "did not finish within 0.5 seconds" in text(task)
+        assert "did not finish within 100 seconds" in text(task)
 
 
 async def test_a_server_that_stops_ends_tasks_that_wait(tmp_path: Path) -> None:

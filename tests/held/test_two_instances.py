@@ -13,17 +13,20 @@ import pytest
 from antiphon import Limits
 from tests.asking.driving import Able, accept, once
 from tests.held.held_server import VERSIONS, Held
-from tests.streaming.speaking import numbered, speaker, streamed
+from tests.streaming.speaking import numbered, reading, speaker, streamed
+from tests.support import http
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import Address, serving
 
 NAME = {"name": accept(name="Ann")}
+LEASE = 300.0
 Both = tuple[Held, Address, Held, Address]
 
 
 @asynccontextmanager
 async def pair(store: str, **options: Any) -> AsyncIterator[Both]:
-    limits = options.pop("limits", Limits(lease_seconds=5.0))
+    limits = options.pop("limits", Limits(lease_seconds=LEASE))
     one, other = (Held(store=store, limits=limits, **options) for _ in range(2))
     async with serving(one.server) as here, serving(other.server) as there:
         yield one, here, other, there
@@ -94,20 +97,19 @@ async def test_progress_and_segments_come_through_the_other_instance(tmp_path: P
             "inputResponses": NAME,
             "_meta": {"progressToken": "two"},
         }
-        async with remote.asking("tools/call", params) as connection:
-            await until(lambda: one.began["reported"])
-            await asyncio.sleep(0.3)  # so that the segment is sent before the result
+        async with reading(remote, "tools/call", params) as stream:
+            await stream.up_to(2)
             one.release.set()
-            second = await connection.receive()
-    told = [frame["params"] for frame in second.frames if frame.get("method") == "notifications/progress"]
+            last = await stream.rest()
+    told = [frame["params"] for frame in stream.frames if frame.get("method") == "notifications/progress"]
     assert [(each["progressToken"], each["message"]) for each in told] == [("two", "half")]
     assert numbered(first.frames) == [(1, "one")]
-    seen = numbered(second.frames)
+    seen = numbered(stream.frames)
     assert seen[0] == (2, "Ann")
     if dialect == "draft":
         assert seen == [(2, "Ann"), (3, "three")]
     else:
-        assert [block["text"] for block in second.result["content"]] == ["one", "Ann", "three"]
+        assert [block["text"] for block in last["result"]["content"]] == ["one", "Ann", "three"]
     assert one.began["reports"] == 1
 
 
@@ -122,16 +124,19 @@ async def test_a_caller_that_leaves_the_other_instance_cancels_the_function(tmp_
         assert "Make the call again" in again["content"][0]["text"]
 
 
-async def test_an_instance_that_stops_says_so(tmp_path: Path) -> None:
+async def test_an_instance_that_stops_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 1000 * LEASE)
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    one, other = (Held(store=store, limits=Limits(lease_seconds=1.0, drain_timeout=0.2)) for _ in range(2))
+    one, other = (Held(store=store, limits=Limits(lease_seconds=LEASE, drain_timeout=0.2)) for _ in range(2))
     async with serving(other.server) as there:
         async with serving(one.server) as here:
             state = (await once(Able(here.port), "slow"))["result"]["requestState"]
             waiting = asyncio.create_task(once(Able(there.port), "slow", answers=NAME, state=state))
             await until(lambda: one.began["slow answered"])
             idle = (await once(Able(here.port), "greet"))["result"]["requestState"]
-        for frame in (await waiting, await once(Able(there.port), "greet", answers=NAME, state=idle)):
+        asking = asyncio.create_task(once(Able(there.port), "greet", answers=NAME, state=idle))
+        await LoopTime.here().advance_until(asking.done, LEASE)
+        for frame in (await waiting, await asking):
             assert frame["result"]["isError"]
             assert "Make the call again" in frame["result"]["content"][0]["text"]
     assert one.unwound["slow"] == one.unwound["greet"] == 1
@@ -141,7 +146,9 @@ async def test_answers_that_are_lost_on_the_way_are_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    async with pair(store, limits=Limits(lease_seconds=1.5)) as (one, here, other, there):
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 10 * LEASE)
+    loop_time = LoopTime.here()
+    async with pair(store) as (one, here, other, there):
         publish, lost = other.server.engine.relay.publish, []
 
         async def lose_the_first(topic: str, data: Any) -> None:
@@ -152,14 +159,18 @@ async def test_answers_that_are_lost_on_the_way_are_sent_again(
 
         monkeypatch.setattr(other.server.engine.relay, "publish", lose_the_first)
         state = (await once(Able(here.port), "greet"))["result"]["requestState"]
-        last = await once(Able(there.port), "greet", answers=NAME, state=state)
+        answering = asyncio.create_task(once(Able(there.port), "greet", answers=NAME, state=state))
+        for number in (1, 2):
+            await until(lambda number=number: len(lost) == number)
+            loop_time.advance(LEASE / 3)
+        last = await answering
     assert last["result"]["content"][0]["text"] == "Hello, Ann!"
     assert len(lost) == 2
     assert one.began["greet"] == 1
 
 
 async def test_large_answers_and_large_results(tmp_path: Path) -> None:
-    limits = Limits(lease_seconds=5.0, max_body_bytes=200_000)
+    limits = Limits(lease_seconds=LEASE, max_body_bytes=200_000)
     async with pair(f"sqlite:///{tmp_path / 'tasks.db'}", limits=limits) as (one, here, _, there):
         state = (await once(Able(here.port), "greet"))["result"]["requestState"]
         answers = {"name": accept(name="x" * 150_000)}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TIMEOUT_SECONDS = 30.0
+"""How long a request waits. A test that moves the time of the event loop further sets it."""
 LOOPBACK = "127.0.0.1"
 OTHER_LOOPBACK = "127.0.0.2"
 """Another address of the same machine: to a server, a client from there is somebody else."""
@@ -139,8 +140,9 @@ class Connection:
         }
         return Response(int(status.split(" ")[1]), self._headers)
 
-    async def chunks(self, timeout: float = TIMEOUT_SECONDS) -> AsyncIterator[bytes]:
+    async def chunks(self, timeout: float | None = None) -> AsyncIterator[bytes]:
         """Yield the parts of the body as they arrive."""
+        timeout = TIMEOUT_SECONDS if timeout is None else timeout
         if "content-length" in self._headers:
             async with asyncio.timeout(timeout):
                 yield await self.reader.readexactly(int(self._headers["content-length"]))
@@ -161,7 +163,7 @@ class Connection:
             response.body += piece
         return response
 
-    async def events(self, timeout: float = TIMEOUT_SECONDS) -> AsyncIterator[Event]:
+    async def events(self, timeout: float | None = None) -> AsyncIterator[Event]:
         """Yield the events of a stream as they arrive, and comments."""
         buffer = ""
         async for piece in self.chunks(timeout):

@@ -6,6 +6,7 @@ import time
 
 from antiphon import wall_clock
 from antiphon.store.contract import Store
+from antiphon.store.postgres.store import PostgresStore
 from tests.support.polling import until
 
 
@@ -15,12 +16,17 @@ class LeaseTime:
     The tests of tasks and workers give leases of an hour, which a process without a processor does not lose,
     and let them end by `advance`. The worker renews a third of a lease later at its next tick, if its store
     has a `lease_keeper`; otherwise it does so by a timer of the event loop (see `LoopTime`). The database
-    of PostgreSQL has a clock of its own: `PostgresStore(url, clock=lease_time)` moves along.
+    of PostgreSQL has a clock of its own, so a test passes `store(url)` to its servers.
     """
 
-    def __call__(self) -> float:
-        """Return the time of day, in seconds since 1970, as it would be."""
-        return time.time() + wall_clock.leases_ahead
+    def store(self, url: str) -> str | Store:
+        """Return what to pass to a server: for PostgreSQL, a store whose only clock moves as well.
+
+        The times in its records move, too: a task that has ended is deleted after its lifetime.
+        """
+        if not url.startswith("postgres"):
+            return url
+        return PostgresStore(url, clock=lambda: time.time() + wall_clock.leases_ahead)
 
     def advance(self, seconds: float) -> None:
         """Move the clock ahead."""

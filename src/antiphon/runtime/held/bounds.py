@@ -20,7 +20,7 @@ __all__ = ["BoundReason", "HeldBounds", "HeldItem"]
 BoundReason: TypeAlias = Literal["evicted", "expired"]
 """Why an item ends: too many items wait, or it has waited for too long."""
 
-SWEEP_SECONDS = 1.0
+_SWEEP_SECONDS = 1.0
 """How often items that have waited too long are ended."""
 _MEMORY_PART = 4
 """The part of `Limits.max_memory_bytes` that all items may keep: a quarter."""
@@ -87,7 +87,7 @@ class HeldBounds:
             largest = max(groups, key=len) if is_number else max(groups, key=_bytes_of)
             self._evict(next(iter(largest)))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
+            self._timer = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
 
     def remove(self, item: HeldItem) -> None:
         """Stop holding an item, if it is held. Do not change the size of an item that is held."""
@@ -129,7 +129,7 @@ class HeldBounds:
             if now >= item.expires:
                 self.remove(item)
                 item.end("expired")
-        self._timer = loop.call_later(SWEEP_SECONDS, self._sweep) if self._items else None
+        self._timer = loop.call_later(_SWEEP_SECONDS, self._sweep) if self._items else None
 
 
 def _bytes_of(items: Iterable[HeldItem]) -> int:

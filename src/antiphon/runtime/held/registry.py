@@ -35,7 +35,7 @@ _FORGOTTEN = (
 )
 _STOPPED = "The server was stopped while this call waited for the answer. Make the call again."
 
-KEEP_OUTCOME_SECONDS = 60.0
+_KEEP_OUTCOME_SECONDS = 60.0
 """How long the outcome of a call is kept for a caller that repeats its last request.
 
 Not a setting: a client that lost its connection repeats a request within seconds.
@@ -56,7 +56,8 @@ class HeldRuns:
         self._lifetime = limits.state_lifetime
         self._process = secrets.token_hex(8)
         self._relay = HeldRelay(relay, self._process, limits, self._continue)
-        self._runs: dict[str, _HeldCall] = {}  # all runs that have asked, also while their functions run
+        self.runs: dict[str, _HeldCall] = {}
+        """All runs that have asked, also while their functions run, and those whose outcomes are kept."""
         self._ended: dict[str, str] = {}  # why the runs ended that ended last
         self._stopping: set[asyncio.Task[None]] = set()
         self.bounds = HeldBounds(limits)
@@ -93,7 +94,7 @@ class HeldRuns:
 
         Raises `Failure` if the run is lost, and `InvalidParams` as `HeldRun.begin_round` does.
         """
-        held = self._runs.get(id)
+        held = self.runs.get(id)
         if held is None:
             raise Failure(self._ended.get(id, LOST))
         if call is not None:
@@ -107,7 +108,7 @@ class HeldRuns:
     async def close(self) -> None:
         """End the runs that wait, because the server stops; give their functions some time to clean up."""
         await self._relay.close()
-        for held in tuple(self._runs.values()):
+        for held in tuple(self.runs.values()):
             self.bounds.remove(held)
             if held.run.is_waiting or held.run.has_ended:
                 self.end(held, _STOPPED)
@@ -119,9 +120,9 @@ class HeldRuns:
         """Hold a run that begins to wait, and keep the outcome of one that has ended after a question."""
         if not run.id:
             return
-        held = self._runs.get(run.id)
+        held = self.runs.get(run.id)
         if held is None:
-            held = self._runs[run.id] = _HeldCall(run, self)
+            held = self.runs[run.id] = _HeldCall(run, self)
         if run.stopped is not None:
             self.bounds.remove(held)
             self.end(held, run.stopped)
@@ -131,7 +132,7 @@ class HeldRuns:
     def _hold(self, held: _HeldCall) -> None:
         """Hold a run for its next request, or for one that the caller repeats."""
         self.bounds.remove(held)
-        lifetime = KEEP_OUTCOME_SECONDS if held.run.is_delivered else self._lifetime
+        lifetime = _KEEP_OUTCOME_SECONDS if held.run.is_delivered else self._lifetime
         held.expires = asyncio.get_running_loop().time() + lifetime
         held.measure()
         self.bounds.add(held)
@@ -139,7 +140,7 @@ class HeldRuns:
     def end(self, held: _HeldCall, message: str) -> None:
         """Forget a run, and cancel its function; later requests fail with the message."""
         run = held.run
-        self._runs.pop(run.id, None)
+        self.runs.pop(run.id, None)
         self._ended[run.id] = message
         while len(self._ended) > MAX_ENDED_RUNS:
             del self._ended[next(iter(self._ended))]

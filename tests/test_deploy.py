@@ -101,6 +101,7 @@ def test_each_probe_asks_where_its_service_answers() -> None:
 def test_what_is_deployed_can_be_loaded_and_gives_promises() -> None:
     server = load_server(str(FOLDER / "weather.py"))
     assert server.tools == ("now", "forecast")
+    assert server.task_tools == ("forecast",)
     assert "COPY weather.py" in (FOLDER / "Dockerfile").read_text(encoding="utf-8")
 
 

@@ -68,6 +68,7 @@ def call(id: Any) -> None:
     global calls
     calls += 1
     if WAY == "hangs":
+        (FOLDER / f"called-{os.getpid()}").touch()
         return
     if WAY == "withdraws":
         send({"id": "q", **QUESTION})

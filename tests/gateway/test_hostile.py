@@ -57,13 +57,19 @@ async def test_tools_that_cannot_be_offered_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("protocol", VERSIONS)
-async def test_a_call_that_hangs_ends_and_the_next_one_has_another_process(protocol: str) -> None:
-    async with gateway_to("hangs", timeout=0.5) as server:
-        options: dict[str, Any] = {"elicit": lambda question: {}, "protocol": protocol}
+async def test_a_call_that_hangs_ends_and_the_next_one_has_another_process(
+    protocol: str, tmp_path: Path
+) -> None:
+    async with gateway_to("hangs", timeout=600, env={"FOLDER": str(tmp_path)}) as server:
+        options: dict[str, Any] = {"elicit": lambda question: {}, "protocol": protocol, "timeout": 3600}
         async with Client(server, **options) as client:
-            for _ in range(3):
-                with pytest.raises(Failure, match="did not finish within 0.5 seconds"):
-                    await client.call("bad_do")
+            with Clock() as clock:
+                for number in range(1, 4):
+                    calling = asyncio.create_task(client.call("bad_do"))
+                    await until(lambda number=number: len(list(tmp_path.glob("called-*"))) == number)
+                    await clock.advance(600)
+                    with pytest.raises(Failure, match="did not finish within 600 seconds"):
+                        await calling
 
 
 async def test_what_a_process_prints_reaches_the_log_and_not_the_callers(

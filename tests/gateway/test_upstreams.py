@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,9 @@ async def test_tools_that_return_their_questions_are_forgotten_and_found_again(
         gateway_to(serve("returning")) as server,
         Client(server, protocol="2025-11-25", **answering(Person())) as client,
     ):
+        runs = []
         for tool in ("returns", "returns_too") * 2:
             text = (await client.call(tool)).content[0].text  # type: ignore[union-attr]
-            assert text.startswith("Ada in run")
+            runs.append(int(text.removeprefix("Ada in run ")))
+    # Each call finds out again that the tool returns its question, then asks, then has the answer.
+    assert [later - earlier for earlier, later in pairwise(runs)] == [3, 3, 3]

@@ -173,7 +173,9 @@ async def test_a_command_fails_as_the_seed_shows(author: Speaker) -> None:
     failed = (await author.call("run_command", command="expr", arguments=["1", "/", "0"])).result
     data = failed["structuredContent"]
     assert failed["isError"] is True
-    assert data == {"status": "error", "exit_code": 2, "stderr": data["stderr"]}
+    assert data.keys() == {"status", "exit_code", "stderr"}
+    assert (data["status"], data["exit_code"]) == ("error", 2)
+    assert "expr: division by zero" in data["stderr"]
     assert failed["content"] == [
         {"type": "text", "text": f"Command failed (exit code 2):\n\n```\n{data['stderr']}\n```"}
     ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from playwright.async_api import Error
 
 from antiphon import Server
 from tests.console.apps.app_page import AppPage, app_page
@@ -63,7 +64,7 @@ async def page(outside: tuple[Outside, str]) -> AsyncIterator[AppPage]:
         script = f"addEventListener('load', () => {{ {script} }})"
         html = f"<!doctype html><body><script>const OUT = 'OUTSIDE'; {script}</script>"
         server.add_ui(lambda html=html: filled(html), f"ui://hostile/{name}")
-    server.add_ui("<!doctype html><body>busy<script>for (;;) {}</script>", "ui://hostile/busy")
+    server.add_ui("<!doctype html><body>quiet", "ui://hostile/quiet")
     server.add_tool(lambda: "fresh", name="refresh", visibility=["app"])
     async with app_page({"hostile": server}) as page:
         replaced["CONSOLE"] = page.console.url
@@ -94,7 +95,12 @@ async def test_an_app_cannot_leave_its_frame(page: AppPage, outside: tuple[Outsi
 
 
 async def test_an_app_that_never_returns_does_not_block_the_console(page: AppPage) -> None:
-    await page.show("hostile", "ui://hostile/busy")
-    await page.page.locator("section.app iframe").wait_for()
-    assert await page.call("() => new Promise((yes) => setTimeout(() => yes('alive'), 100))") == "alive"
+    await page.show("hostile", "ui://hostile/quiet")
+    running = asyncio.create_task(page.in_app("() => { console.error('busy'); for (;;) {} }"))
+    await until(lambda: any("busy" in each for each in page.problems))
+    assert await page.call("() => 'alive'") == "alive"
+    assert not running.done()
     await page.page.get_by_role("link", name="Tasks").click()
+    await page.page.get_by_role("heading", name="Tasks").wait_for()
+    with pytest.raises(Error, match="detached"):
+        await running

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from antiphon import Client, Server
+from antiphon import Client, Context, Server
 from antiphon.console.sources import ServerSource
 from antiphon.console.workbench import calls, connections
 from antiphon.console.workbench.catalog import expand, form_schema
@@ -176,15 +176,31 @@ async def test_a_person_answers_in_place_of_a_model_or_declines() -> None:
             assert (await bench.ended(call))["status"] == status
 
 
-async def test_segments_and_progress_come_while_a_tool_runs() -> None:
-    async with bench_console() as console:
+@pytest.mark.parametrize("as_task", [False, True])
+async def test_segments_and_progress_come_while_a_tool_runs(as_task: bool) -> None:
+    server, may_end = bench_server(), asyncio.Event()
+
+    @server.tool(task="optional")
+    async def tell(ctx: Context) -> str:
+        for number in range(1, 4):
+            await ctx.emit(f"{number}")
+        await ctx.progress(3, 4, "at 3")
+        await may_end.wait()
+        return "told"
+
+    async with bench_console(server) as console:
         bench = await connected(console)
-        for as_task in (False, True):
-            call = await bench.start("count", {"to": 3}, asTask=as_task)
-            done = await bench.ended(call)
-            assert done["status"] == "done", done
-            assert [block["text"] for block in done["segments"]][:3] == ["1", "2", "3"]
-            assert bool(done["taskId"]) is as_task or not as_task
+        call = await bench.start("tell", asTask=as_task)
+        running = await bench.until(
+            f"calls/{call}", lambda view: len(view["segments"]) == 3 and view["progress"]
+        )
+        assert [block["text"] for block in running["segments"]] == ["1", "2", "3"]
+        assert (running["status"], running["progress"]["message"]) == ("running", "at 3")
+        may_end.set()
+        done = await bench.ended(call)
+        assert done["status"] == "done", done
+        assert [block["text"] for block in done["segments"]][:3] == ["1", "2", "3"]
+        assert done["taskId"] or not as_task  # the server may make a task of any call
 
 
 async def test_a_call_is_cancelled() -> None:

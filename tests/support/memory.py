@@ -21,21 +21,21 @@ class InMemory:
         self.connection = StreamConnection(server.engine, self._write)
         self.notifications: list[dict[str, Any]] = []
         self._ids = itertools.count(1)
-        self._pending: dict[Any, asyncio.Future[dict[str, Any]]] = {}
+        self.pending: dict[Any, asyncio.Future[dict[str, Any]]] = {}
 
     async def _write(self, data: bytes) -> None:
         frame = json.loads(data)
         if "method" in frame:
             self.notifications.append(frame)
         else:
-            self._pending.pop(frame.get("id")).set_result(frame)
+            self.pending.pop(frame.get("id")).set_result(frame)
 
     async def ask(
         self, method: str, params: Mapping[str, Any] | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         """Send a request, and return the response; in 2026-07-28 if `meta` is given."""
         request_id = next(self._ids)
-        self._pending[request_id] = answer = asyncio.get_running_loop().create_future()
+        self.pending[request_id] = answer = asyncio.get_running_loop().create_future()
         given = dict(params or {})
         if meta is not None:
             version = {KEY + "protocolVersion": MODERN, KEY + "clientCapabilities": {}}

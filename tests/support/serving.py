@@ -19,7 +19,7 @@ WAY = "run"
 """How `serving` serves a `Server`: a name in `WAYS`. The tests of the HTTP server are repeated for each."""
 
 
-class _Uvicorn(uvicorn.Server):
+class PlainUvicorn(uvicorn.Server):
     """A uvicorn server that does not handle signals."""
 
     @contextmanager
@@ -34,6 +34,11 @@ class Address:
         self.port = port
         self.app = app
         self.runner = runner
+
+    def is_refusing(self) -> bool:
+        """Return whether nobody listens at the port."""
+        with socket.socket() as connection:
+            return connection.connect_ex(("127.0.0.1", self.port)) != 0
 
     @property
     def url(self) -> str:
@@ -71,15 +76,17 @@ async def serving_asgi(
         timeout_graceful_shutdown=5,
         access_log=False,  # type: ignore[arg-type]
     )
-    async with _running(_Uvicorn(config), app, port) as address:
+    async with _running(PlainUvicorn(config), app, port) as address:
         yield address
 
 
 @asynccontextmanager
-async def running(served: Server, *, port: int = 0, **options: Any) -> AsyncIterator[Address]:
+async def running(
+    served: Server, *, port: int = 0, access_log: bool = False, **options: Any
+) -> AsyncIterator[Address]:
     """Serve a server as `Server.run` and `antiphon run` do, with the options of `Server.asgi`."""
     app = served.asgi(**options)
-    config = create_config(app, limits=app.limits, lifespan="on", log_config=None, access_log=False)
+    config = create_config(app, limits=app.limits, lifespan="on", log_config=None, access_log=access_log)
     async with _running(HttpServer(config, handle_signals=False), app, port) as address:
         yield address
 

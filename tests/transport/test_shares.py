@@ -20,7 +20,7 @@ from tests.asking.driving import accept
 from tests.support import http
 from tests.support.http import Connection
 from tests.support.polling import until
-from tests.support.serving import WAYS, Address, serving
+from tests.support.serving import WAYS, Address, PlainUvicorn, serving
 from tests.support.speakers import CLIENT, DIALECTS, LEGACY, Modern, Session, Speaker, speaker
 
 LOOPBACKS = (http.LOOPBACK, http.OTHER_LOOPBACK)
@@ -93,7 +93,7 @@ async def listening(asker: Speaker, uris: Sequence[str] = ("note://a",)) -> Asyn
 
 
 def usages(where: Address) -> Any:
-    return where.app._engine.usages
+    return where.app.engine.usages
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -145,11 +145,11 @@ async def test_callers_over_a_unix_socket_are_one_caller(tmp_path: Path) -> None
     waiting = Waiting(has_strangers=True, max_calls=4)
     app = waiting.server.asgi()
     config = uvicorn.Config(app, uds=str(tmp_path / "socket"), log_level="error")
-    runner = uvicorn.Server(config)
+    runner = PlainUvicorn(config)
     asker = Modern(0)
     headers, frame = asker.build("tools/call", asker.tool_call("wait"))
     async with AsyncExitStack() as stack:
-        serving_here = asyncio.create_task(runner._serve())
+        serving_here = asyncio.create_task(runner.serve())
         try:
             await until(lambda: runner.started or serving_here.done())
 
@@ -323,7 +323,7 @@ async def test_a_crowd_of_sessions_leaves_the_question_of_another_caller(
             assert (await say(asked, question["id"], accept(name="Bob"))).status == 202
             answer = await anext(event.frame async for event in events if event.data)
             assert answer["result"]["content"][0]["text"] == "Hello, Bob"
-        assert len(where.app.endpoint._sessions) == 4
+        assert len(where.app.endpoint.sessions) == 4
         assert (await idle.ask("tools/list")).status == 200
 
 
@@ -371,7 +371,7 @@ async def test_a_full_server_evicts_an_idle_session_of_the_caller_who_has_most()
             await session.open()
             await session.ask("resources/subscribe", {"uri": "note://a"})
         await Session(where.port, source="127.0.0.4").open()
-        sessions = where.app.endpoint._sessions
+        sessions = where.app.endpoint.sessions
         kept = [sessions.find(each.session_id, STRANGER) is not None for each in (*few, *many)]
         assert kept == [True, False, True, True, True]
 
@@ -386,7 +386,7 @@ async def test_bodies_that_need_too_much_memory_are_refused() -> None:
     waiting = Waiting(max_memory_bytes=400_000)
     async with serving(waiting.server) as where:
         ada, bob = Modern(where.port, headers=ADA), Modern(where.port, headers=BOB)
-        budget = where.app._engine.budget
+        budget = where.app.engine.budget
         assert (await ada.call("measure", text="x" * 100_000)).text == "100000"
         assert budget.reserved == 0
         refused = await ada.call("measure", text="x" * 300_000)
@@ -400,7 +400,7 @@ async def test_bodies_that_need_too_much_memory_are_refused() -> None:
 
 async def test_a_body_is_counted_while_it_arrives_and_while_its_call_runs() -> None:
     async with serving(Waiting(max_memory_bytes=400_000).server) as where:
-        budget = where.app._engine.budget
+        budget = where.app.engine.budget
         ada = Modern(where.port, headers=ADA)
         lines, _ = ada.build("tools/call", ada.tool_call("wait"))
         async with AsyncExitStack() as stack:
@@ -422,12 +422,12 @@ async def test_a_response_for_which_there_is_no_memory_is_refused() -> None:
         refused = await ada.call("large", size=250_000)
         assert refused.status == 413
         assert "memory for the response" in refused.error["message"]
-        assert where.app._engine.budget.reserved == 0
+        assert where.app.engine.budget.reserved == 0
 
 
 async def test_subscriptions_have_a_length_a_number_and_a_size() -> None:
     async with serving(Waiting(max_subscriptions=100, max_memory_bytes=60_000).server) as where:
-        budget = where.app._engine.budget
+        budget = where.app.engine.budget
         session = Session(where.port, headers=ADA)
         await session.open()
         before = budget.reserved
@@ -449,7 +449,7 @@ async def test_subscriptions_have_a_length_a_number_and_a_size() -> None:
 
 async def test_what_a_listener_names_has_a_length_a_number_and_a_size() -> None:
     async with serving(Waiting(max_subscriptions=100, max_memory_bytes=60_000).server) as where:
-        budget = where.app._engine.budget
+        budget = where.app.engine.budget
         ada = Modern(where.port, headers=ADA)
         for uris, status, words in (
             (["note://" + "x" * 3000], 413, "3007 characters"),

@@ -378,7 +378,7 @@ async def fill_subscriptions(crowd: Crowd) -> None:
     statuses = [await subscribe(mine, number) for number in range(30)]
     assert (statuses[0], statuses[-1]) == (200, 503)
     assert await subscribe(kept, 1) == 200
-    found = crowd.where.app.endpoint._sessions._cached[kept.session_id]
+    found = crowd.where.app.endpoint.sessions.cached[kept.session_id]
     assert len(found.state.subscriptions) == 2
 
 
@@ -388,7 +388,7 @@ async def fill_sessions(crowd: Crowd) -> None:
     await kept.ask("resources/subscribe", {"uri": "note://a"})
     for _ in range(20):
         await crowd.session(crowd.mine)
-    found = crowd.where.app.endpoint._sessions._cached
+    found = crowd.where.app.endpoint.sessions.cached
     assert len(found) == 3
     assert found[kept.session_id].state.subscriptions == {"note://a"}
     assert (await kept.ask("tools/list")).status == 200

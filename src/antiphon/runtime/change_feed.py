@@ -37,6 +37,9 @@ class ChangeFeed:
         self.forward: Callable[[Change], None] = lambda change: None
         """Passes a change on to other processes."""
 
+    def __len__(self) -> int:
+        return len(self._listeners)
+
     def publish(self, change: Change) -> None:
         """Deliver a change to the listeners of all processes. Safe to call from any thread."""
         self.publish_locally(change)

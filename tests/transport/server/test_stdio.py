@@ -34,7 +34,7 @@ def given(tmp_path: Path) -> Callable[[bytes], BinaryIO]:
 
 async def lines(source: BinaryIO, limit: int) -> list[bytes | None]:
     with source:
-        return [line async for line in stdio._lines(source, limit)]
+        return [line async for line in stdio.read_lines(source, limit)]
 
 
 async def test_a_last_line_without_a_line_feed_is_read(
@@ -49,7 +49,7 @@ async def test_a_last_line_without_a_line_feed_is_read(
 async def test_a_line_over_the_limit_is_none_for_any_read_size(
     given: Callable[[bytes], BinaryIO], monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
-    monkeypatch.setattr(stdio, "_READ_BYTES", chunk)
+    monkeypatch.setattr(stdio, "READ_BYTES", chunk)
     text = b"short\n" + b"x" * 50 + b"\njust ten..\n" + b"x" * 12 + b"\nend\n"
     assert await lines(given(text), 10) == [b"short", None, b"just ten..", None, b"end"]
     assert await lines(given(b"end\n" + b"x" * 50), 10) == [b"end"]
@@ -59,10 +59,10 @@ async def test_a_line_that_is_too_long_is_refused_an_empty_one_ignored_and_the_n
     given: Callable[[bytes], BinaryIO], tmp_path: Path
 ) -> None:
     with (tmp_path / "output").open("wb", buffering=0) as sink:
-        output = stdio._Output(sink)
+        output = stdio.Output(sink)
         connection = StreamConnection(Server("tests").engine, output.write)
         with given(b"x" * 200 + b"\n  \n\n" + PING + b"\n") as source:
-            await stdio._read(source, Limits(max_body_bytes=100), connection, output)
+            await stdio.read_messages(source, Limits(max_body_bytes=100), connection, output)
         await connection.close(within=5)
         await output.close()
         assert sink.closed
@@ -81,9 +81,10 @@ async def test_the_end_of_a_device_that_epoll_refuses_is_noticed() -> None:
 
 
 class Stuck:
-    """A standard output that blocks until the test releases it."""
+    """A standard output that is a file, and blocks until the test releases it."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: BinaryIO) -> None:
+        self.fileno = file.fileno
         self.begun = threading.Event()
         self.go = threading.Event()
 
@@ -93,24 +94,24 @@ class Stuck:
 
 
 async def test_closing_a_blocked_output_has_a_deadline(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
-    sink: Any = Stuck()
-    output = stdio._Output(sink)
-    output._uses_thread = True
-    writing = asyncio.create_task(output.write(b"{}"))
-    assert await asyncio.to_thread(sink.begun.wait, 10)
-    await output.close()
-    assert not writing.done()
-    sink.go.set()
-    await writing
+    monkeypatch.setattr(stdio, "FLUSH_SECONDS", 0.05)
+    with (tmp_path / "output").open("wb") as file:
+        sink: Any = Stuck(file)
+        output = stdio.Output(sink)
+        writing = asyncio.create_task(output.write(b"{}"))
+        assert await asyncio.to_thread(sink.begun.wait, 60)
+        await output.close()
+        assert not writing.done()
+        sink.go.set()
+        await writing
 
 
 async def test_output_that_the_client_does_not_read_is_discarded_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "_FLUSH_SECONDS", 0.05)
+    monkeypatch.setattr(stdio, "FLUSH_SECONDS", 0.05)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     try:
@@ -118,7 +119,7 @@ async def test_output_that_the_client_does_not_read_is_discarded_at_the_end(
             os.write(writing, b"x" * 4096)
     except BlockingIOError:
         pass
-    output = stdio._Output(os.fdopen(writing, "wb", buffering=0))
+    output = stdio.Output(os.fdopen(writing, "wb", buffering=0))
     await output.write(b"the last word")
     await output.close()
     await turns()
@@ -132,19 +133,19 @@ async def test_output_that_the_client_does_not_read_is_discarded_at_the_end(
 
 async def test_writing_after_the_client_closed_the_stream_is_ignored() -> None:
     reading, writing = os.pipe()
-    output = stdio._Output(os.fdopen(writing, "wb", buffering=0))
+    output = stdio.Output(os.fdopen(writing, "wb", buffering=0))
     await output.write(b"{}")
     os.close(reading)
     for _ in range(3):
         await output.write(b"x" * 100_000)
-    assert output._is_closed
+    assert output.is_closed
     await output.close()
 
 
 async def test_a_second_stop_signal_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     handlers: dict[int, Callable[[], None]] = {}
     monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", handlers.__setitem__)
-    stopped = stdio._stop_signal()
+    stopped = stdio.stop_signal()
     assert not stopped.done()
     handlers[signal.SIGTERM]()
     handlers[signal.SIGINT]()
@@ -154,6 +155,6 @@ async def test_a_second_stop_signal_changes_nothing(monkeypatch: pytest.MonkeyPa
 
 async def test_signals_are_ignored_outside_the_main_thread() -> None:
     async def is_stopped() -> bool:
-        return stdio._stop_signal().done()
+        return stdio.stop_signal().done()
 
     assert not await asyncio.to_thread(lambda: asyncio.run(is_stopped()))

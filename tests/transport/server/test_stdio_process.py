@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from tests.support.polling import until
 from tests.support.process import SERVERS, environment
 from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
 from tests.support.stdio import stdio_server
@@ -170,26 +173,42 @@ async def test_running_calls_finish_after_a_signal() -> None:
             assert (await server.ended())[0] == 0
 
 
-async def test_a_client_that_does_not_read_and_disconnects() -> None:
-    async with stdio_server() as server:
-        params = {"name": "echo", "arguments": {"text": "x" * 100_000}}
-        for number in range(50):
-            await server.send({"id": number, "method": "tools/call", "params": params})
-        server.process._transport.get_pipe_transport(1).close()  # type: ignore[attr-defined]
-        server.hang_up()
-        async with asyncio.timeout(60):
-            assert await server.process.wait() == 0
+@contextmanager
+def unread(calls: int, size: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a server, and call a tool so often without reading any of the answers, which have this size."""
+    with subprocess.Popen(
+        [sys.executable, str(SERVERS / "everything.py"), "--stdio"],
+        env=environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        params = {"name": "echo", "arguments": {"text": "x" * size}}
+        for number in range(calls):
+            call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+            process.stdin.write(json.dumps(call).encode() + b"\n")
+        process.stdin.flush()
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
-async def test_the_wait_for_a_client_that_does_not_read_has_a_deadline() -> None:
-    async with stdio_server() as server:
-        params = {"name": "echo", "arguments": {"text": "x" * 900_000}}
-        for number in range(30):
-            await server.send({"id": number, "method": "tools/call", "params": params})
-        server.hang_up()
-        server.process._transport.get_pipe_transport(1).pause_reading()  # type: ignore[attr-defined]
-        await until(lambda: server.process.returncode is not None)
-        assert server.process.returncode == 0
+def test_a_client_that_does_not_read_and_disconnects() -> None:
+    with unread(50, 100_000) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+def test_the_wait_for_a_client_that_does_not_read_has_a_deadline() -> None:
+    with unread(15, 900_000) as process:  # less than the output that a server keeps
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 async def test_a_server_without_input_ends_at_once() -> None:

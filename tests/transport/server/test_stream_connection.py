@@ -93,7 +93,7 @@ async def test_a_response_answers_the_open_question_of_the_task_that_it_names() 
             pass
         release.set()
         assert (await client.result("tasks/result", task))["content"][0]["text"] == "Ada"
-        client._pending[None] = refused = asyncio.get_running_loop().create_future()
+        client.pending[None] = refused = asyncio.get_running_loop().create_future()
         client.connection.receive(answer)  # the same answer again is taken as the one that was given
         client.connection.receive(answer.replace("Ada", "Bob"))
         error = (await refused)["error"]
@@ -102,24 +102,28 @@ async def test_a_response_answers_the_open_question_of_the_task_that_it_names() 
 
 
 @asynccontextmanager
-async def waiting(written: list[bytes]) -> AsyncIterator[StreamConnection]:
-    """Yield a connection with one waiting call, which writes to a list; check that the call was stopped."""
+async def waiting(written: list[bytes]) -> AsyncIterator[tuple[StreamConnection, asyncio.Task[None]]]:
+    """Yield a connection with one waiting call, which writes to a list, and the call's task.
+
+    Checks that the call was stopped.
+    """
     server, _, ends = slow()
 
     async def write(data: bytes) -> None:
         written.append(data)
 
     async with server.running():
-        connection = StreamConnection(server.engine, write)
+        connection, others = StreamConnection(server.engine, write), asyncio.all_tasks()
         connection.receive(frame(1, "tools/call", name="wait"))
         await until(lambda: ends)
-        yield connection
+        (task,) = asyncio.all_tasks() - others
+        yield connection, task
     assert ends == ["began", "cancelled"]
 
 
 async def test_calls_that_do_not_end_in_time_are_stopped_with_an_error() -> None:
     written: list[bytes] = []
-    async with waiting(written) as connection:
+    async with waiting(written) as (connection, _):
         await connection.close(within=0)
     (answer,) = map(json.loads, written)
     assert answer["id"] == 1
@@ -129,8 +133,7 @@ async def test_calls_that_do_not_end_in_time_are_stopped_with_an_error() -> None
 
 async def test_a_call_whose_task_is_cancelled_gets_no_answer() -> None:
     written: list[bytes] = []
-    async with waiting(written) as connection:
-        (task,) = connection._tasks
+    async with waiting(written) as (connection, task):
         task.cancel()
         await asyncio.wait({task})
         assert task.cancelled()

@@ -84,13 +84,14 @@ class Supervisor:
     """The supervised tasks of one event loop."""
 
     def __init__(self) -> None:
-        self._watched: set[Supervised] = set()
+        self.watched: set[Supervised] = set()
+        """What runs now."""
         self._timer: asyncio.TimerHandle | None = None
         """Runs the next tick."""
         self._empty: asyncio.Event | None = None
 
     def __len__(self) -> int:
-        return len(self._watched)
+        return len(self.watched)
 
     def enter(self, watched: Supervised, loop: asyncio.AbstractEventLoop) -> None:
         """Supervise the current asyncio task from now on. It may have been stopped before it began."""
@@ -99,29 +100,29 @@ class Supervisor:
             if watched.stop_reason is not None and watched.task is not None:
                 watched.task.cancel()
         watched.started = loop.time()
-        self._watched.add(watched)
+        self.watched.add(watched)
         if self._timer is None:
             self._timer = loop.call_later(TICK_SECONDS, self._tick, loop)
 
     def leave(self, watched: Supervised) -> None:
         """Stop supervising: the task is done."""
-        self._watched.discard(watched)
-        if self._empty is not None and not self._watched:
+        self.watched.discard(watched)
+        if self._empty is not None and not self.watched:
             self._empty.set()
 
     def stop(self, reason: StopReason) -> None:
         """Cancel every supervised task."""
-        for watched in tuple(self._watched):
+        for watched in tuple(self.watched):
             watched.stop(reason)
 
     def forget(self) -> None:
         """Forget all tasks: their event loop is closed."""
-        self._watched.clear()
+        self.watched.clear()
         self._timer = None
 
     async def drained(self, within: float) -> bool:
         """Wait until no task is left; return false if that takes longer than `within` seconds."""
-        if not self._watched:
+        if not self.watched:
             return True
         self._empty = asyncio.Event()
         try:
@@ -138,9 +139,9 @@ class Supervisor:
         before the next tick.
         """
         due = math.inf if self._timer is None else self._timer.when()
-        self._timer = loop.call_later(TICK_SECONDS, self._tick, loop) if self._watched else None
+        self._timer = loop.call_later(TICK_SECONDS, self._tick, loop) if self.watched else None
         now = loop.time()
-        for watched in tuple(self._watched):
+        for watched in tuple(self.watched):
             if min(now, due) >= watched.deadline:
                 watched.stop("deadline")
             else:

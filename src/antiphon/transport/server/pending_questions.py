@@ -27,7 +27,7 @@ __all__ = ["PendingQuestions"]
 class PendingQuestions:
     """The open questions of one client. `transport` is how they travel, as spans name it."""
 
-    __slots__ = ("_count", "_new_id", "_open", "_prefix", "transport")
+    __slots__ = ("_count", "_open", "_prefix", "new_id", "transport")
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PendingQuestions:
     ) -> None:
         self._prefix = f"ask-{secrets.token_hex(8)}-"
         self._count = 0
-        self._new_id = new_id or self._next_id
+        self.new_id = new_id or self._next_id
         self.transport = transport
         self._open: dict[str, asyncio.Future[Any]] = {}
 
@@ -72,7 +72,7 @@ class PendingQuestions:
 
         `facts` returns the facts about a message of a method, for its span.
         """
-        request_id = self._new_id()
+        request_id = self.new_id()
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[request_id] = future
         try:

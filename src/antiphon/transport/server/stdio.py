@@ -21,13 +21,13 @@ from antiphon.wire import jsonrpc
 
 __all__ = ["serve"]
 
-_READ_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024
 """The size of one read from standard input."""
 _MAX_UNREAD_BYTES = 16 * 1024 * 1024
 """How much output may wait for a client that does not read, before the server stops reading its input."""
 _DRAIN_SECONDS = 5.0
 """How long running calls may take to finish after the client closed standard input."""
-_FLUSH_SECONDS = 5.0
+FLUSH_SECONDS = 5.0
 """How long the client may take to read the remaining output before it is discarded."""
 
 
@@ -37,20 +37,22 @@ async def serve(engine: Engine) -> None:
     sink = os.fdopen(os.dup(1), "wb", buffering=0)
     sys.stdout.flush()
     os.dup2(2, 1)
-    output = _Output(sink)
+    output = Output(sink)
     async with engine.running():
         connection = StreamConnection(engine, output.write, transport="pipe")
-        stopped = _stop_signal()
-        reading = asyncio.ensure_future(_read(source, engine.limits, connection, output))
+        stopped = stop_signal()
+        reading = asyncio.ensure_future(read_messages(source, engine.limits, connection, output))
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
         reading.cancel()
         await connection.close(within=min(engine.begin_drain(), _DRAIN_SECONDS))
         await output.close()
 
 
-async def _read(source: BinaryIO, limits: Limits, connection: StreamConnection, output: _Output) -> None:
+async def read_messages(
+    source: BinaryIO, limits: Limits, connection: StreamConnection, output: Output
+) -> None:
     limit, most = limits.max_body_bytes, 2 * limits.max_calls
-    async for line in _lines(source, limit):
+    async for line in read_lines(source, limit):
         if line is None:
             message = f"The message is too large: this server accepts at most {limit} bytes."
             await output.write(jsonrpc.failure(None, -32600, message))
@@ -61,7 +63,7 @@ async def _read(source: BinaryIO, limits: Limits, connection: StreamConnection, 
             await output.flush()
 
 
-async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
+async def read_lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
     """Yield the lines of a stream, and `None` for each line that is longer than the limit."""
     buffer = bytearray()
     skipping = False
@@ -85,17 +87,17 @@ async def _lines(source: BinaryIO, limit: int) -> AsyncIterator[bytes | None]:
 async def _chunks(source: BinaryIO) -> AsyncIterator[bytes]:
     """Yield the bytes of a stream as they arrive; in a thread if the event loop cannot watch the stream."""
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_READ_BYTES)
+    reader = asyncio.StreamReader(limit=READ_BYTES)
     try:
         if _is_unwatchable(source):
             raise ValueError("The event loop cannot watch this device.")
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), source)
     except (ValueError, OSError, NotImplementedError):  # a file, or a platform without readable pipes
-        while chunk := await loop.run_in_executor(None, source.read, _READ_BYTES):
+        while chunk := await loop.run_in_executor(None, source.read, READ_BYTES):
             yield chunk
         return
     try:
-        while chunk := await reader.read(_READ_BYTES):
+        while chunk := await reader.read(READ_BYTES):
             yield chunk
     finally:
         transport.close()
@@ -109,7 +111,7 @@ def _is_unwatchable(source: BinaryIO) -> bool:
     return stat.S_ISCHR(os.fstat(source.fileno()).st_mode) and not source.isatty()
 
 
-class _Output:
+class Output:
     """Standard output, one frame at a time."""
 
     def __init__(self, sink: BinaryIO) -> None:
@@ -119,7 +121,7 @@ class _Output:
         """How many bytes wait to be written."""
         self._writer: asyncio.StreamWriter | None = None
         self._uses_thread = False
-        self._is_closed = False
+        self.is_closed = False
 
     async def write(self, frame: bytes) -> None:
         """Write one frame; discard it if the client has closed the stream."""
@@ -128,12 +130,12 @@ class _Output:
             async with self._lock:
                 await self._put(frame + b"\n")
         except (BrokenPipeError, ConnectionError):
-            self._is_closed = True
+            self.is_closed = True
         finally:
             self.backlog -= len(frame)
 
     async def _put(self, line: bytes) -> None:
-        if self._is_closed:
+        if self.is_closed:
             return
         if self._writer is None and not self._uses_thread:
             await self._open()
@@ -152,7 +154,7 @@ class _Output:
     async def close(self) -> None:
         """Flush the output; discard it if the client does not read it in time."""
         try:
-            async with asyncio.timeout(_FLUSH_SECONDS), self._lock:
+            async with asyncio.timeout(FLUSH_SECONDS), self._lock:
                 if self._writer is None:
                     self._sink.close()
                 else:
@@ -188,7 +190,7 @@ class _FlowControl(asyncio.streams.FlowControlMixin):
         return self._closed
 
 
-def _stop_signal() -> asyncio.Future[None]:
+def stop_signal() -> asyncio.Future[None]:
     """Return a future that is done on SIGINT or SIGTERM."""
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[None] = loop.create_future()

@@ -14,6 +14,7 @@ import pytest
 
 from antiphon import Limits, Server
 from antiphon.runtime.tasks.worker import Worker
+from antiphon.testing import Clock
 from antiphon.transport.server.http.probes import ProbeApp
 from tests.support.polling import turns, until
 
@@ -122,8 +123,8 @@ async def test_a_server_that_is_asked_to_stop_claims_no_task_and_serves_requests
         runner = Runner(posted("tools/call", params={"name": "work", "arguments": {}, "task": {}}))
         await app(scope(), runner.receive, runner.send)
         assert runner.body["result"]["task"]["status"] == "working"
-        async with server.engine.tasks._store.watch_ready() as ready:  # type: ignore[union-attr]
-            await ready.wait(0.1)
+        with Clock(server) as clock:
+            await clock.settle()
         assert ran == []
         assert not app.is_ready
 

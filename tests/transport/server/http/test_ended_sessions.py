@@ -61,7 +61,7 @@ def test_callers_that_come_and_go_leave_nothing(clock: list[float]) -> None:
     ended = EndedSessions(10, 0.5)
     for number in range(20_000):
         ended.add(f"session {number}", after(clock, HOUR), f"caller {number}")
-    assert len(ended._expiring) < 3000
+    assert len(ended.expiring) < 3000
     clock[0] += 7200
     ended.add("last", after(clock, HOUR), "last")
-    assert (len(ended), len(ended._records), len(ended._expiring)) == (1, 1, 1)
+    assert (len(ended), len(ended.records), len(ended.expiring)) == (1, 1, 1)

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from antiphon import Context, Limits, Server
 from tests.support import http
+from tests.support.polling import until
 from tests.support.serving import Address, serving
 from tests.support.speakers import DIALECTS, JSON, KEY, Bare, Modern, Session, speaker
 
@@ -213,16 +214,25 @@ async def test_a_silent_stream_is_kept_alive_with_comments(dialect: str) -> None
 
 
 async def test_a_client_that_accepts_no_streams_gets_no_comments() -> None:
-    server = Server("tests", limits=Limits(keep_alive_interval=0.1))
+    """While another client gets them."""
+    server, release, begun = Server("tests", limits=Limits(keep_alive_interval=0.1)), asyncio.Event(), []
 
     @server.tool
     async def wait() -> str:
-        await asyncio.sleep(0.5)
+        begun.append("call")
+        await release.wait()
         return "done"
 
     async with serving(server) as where:
         asker = Modern(where.port)
         params = asker.tool_call("wait")
-        response = await asker.ask("tools/call", params, headers={"accept": "application/json"})
+        asking = asyncio.create_task(asker.ask("tools/call", params, headers={"accept": "application/json"}))
+        await until(lambda: begun)
+        async with asker.asking("tools/call", params) as connection:
+            await connection.receive_head()
+            events = connection.events()
+            assert [(await anext(events)).comment for _ in range(3)] == [True] * 3
+            release.set()
+        response = await asking
         assert response.headers["content-type"] == "application/json"
         assert response.text == "done"

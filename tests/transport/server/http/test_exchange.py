@@ -61,7 +61,7 @@ async def test_only_a_long_call_is_watched_for_a_disconnect() -> None:
 
     @server.tool
     async def tick() -> str:
-        (exchange,) = address.app.endpoint.supervisor._watched
+        (exchange,) = address.app.endpoint.supervisor.watched
         for seconds in (TICK_SECONDS / 2, TICK_SECONDS * 2):
             exchange.tick(exchange.started + seconds)
             watching.append(bool(exchange.tasks))

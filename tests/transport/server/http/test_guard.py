@@ -163,12 +163,12 @@ async def test_the_cache_of_checked_requests_has_a_bound() -> None:
         with pytest.raises(BadOrigin, match=f"site{number}.example"):
             door.check(place, {b"origin": f"https://site{number}.example".encode()})
         door.check(place, {b"origin": b"https://app.example"})
-    assert len(door._checked) <= 256
+    assert len(door.checked) <= 256
 
 
 async def test_the_cache_of_accept_headers_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "_accepted", {})
+    monkeypatch.setattr(guard, "accepted_headers", {})
     for number in range(600):
         assert guard.accepts(b"text/event-stream;q=0.%d" % number) == (False, True)
         assert guard.accepts(b"application/json;q=0.%d" % number) == (True, False)
-    assert len(guard._accepted) <= 256
+    assert len(guard.accepted_headers) <= 256

@@ -109,7 +109,7 @@ async def test_a_listener_that_disconnects_is_removed() -> None:
             assert where.under_way == 1
             connection.vanish()
         await until(lambda: where.under_way == 0)
-        assert len(server.engine.changes._listeners) == 0
+        assert len(server.engine.changes) == 0
 
 
 async def test_an_idle_stream_gets_comments() -> None:
@@ -170,7 +170,7 @@ async def test_a_subscriber_that_disconnects_is_removed() -> None:
             await listen(asker, connection)
             connection.vanish()
         await until(lambda: where.under_way == 0)
-        assert len(server.engine.changes._listeners) == 0
+        assert len(server.engine.changes) == 0
 
 
 async def test_a_subscription_requires_an_event_stream() -> None:

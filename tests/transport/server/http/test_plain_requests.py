@@ -17,8 +17,10 @@ from antiphon import Context, Limits, Server
 from antiphon.model.identity import STRANGER
 from antiphon.transport.server.http.batched_start import BatchedStart
 from antiphon.transport.server.http.plain_exchange import PlainExchange
+from antiphon.transport.server.http.serve import KEEP_ALIVE_SECONDS
 from tests.support import http
 from tests.support.http import connect
+from tests.support.loop_time import LoopTime
 from tests.support.polling import forever, turns, until
 from tests.support.serving import Address, running
 from tests.support.speakers import JSON, Modern, Session
@@ -128,10 +130,9 @@ async def test_an_idle_connection_is_closed() -> None:
     async with running(build()) as where, connect(where.port) as connection:
         await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY)
         await connection.receive()
-        (protocol,) = connections(where)._open
-        assert protocol.idle_until is not None
-        protocol.idle_until = 0.0
-        await until(lambda: protocol.transport.is_closing())
+        rest = asyncio.create_task(connection.reader.read())
+        await LoopTime.here().advance_until(rest.done, 2 * KEEP_ALIVE_SECONDS)
+        assert await rest == b""
         await until(lambda: not len(connections(where)))
 
 
@@ -148,9 +149,8 @@ async def test_a_shutdown_closes_the_connection_after_the_answer() -> None:
         asker = Modern(where.port)
         call = asyncio.create_task(asker.call("holds"))
         await begun.wait()
-        (protocol,) = connections(where)._open
         where.runner.should_exit = True
-        await until(lambda: protocol.plain is None)  # it has an ASGI cycle now, which closes the connection
+        await until(where.is_refusing)
         release.set()
         response = await call
     assert response.text == "held"
@@ -161,16 +161,18 @@ async def test_a_shutdown_answers_a_request_that_is_on_its_way_over_an_idle_conn
     async with running(build()) as where:
         with socket.create_connection(("127.0.0.1", where.port)) as client:
             request = http.head("POST", "/mcp", JSON, len(BODY)) + BODY
-            client.sendall(request)
-            (protocol,) = await until(lambda: list(connections(where)._open))
-            await until(lambda: protocol.idle_until is not None)
-            protocol.shutdown()
-            await turns()  # the server has closed other connections meanwhile
-            client.sendall(request)
             client.setblocking(False)
-            loop, received = asyncio.get_running_loop(), b""
-            while part := await loop.sock_recv(client, 65536):
-                received += part
+            loop, time = asyncio.get_running_loop(), LoopTime.here()
+            await loop.sock_sendall(client, request)
+            received = await loop.sock_recv(client, 65536)
+            assert received.endswith(b"}")
+            with time.stopped():  # it waits for a last request for a moment only
+                where.runner.should_exit = True
+                time.advance(1)  # it looks once in a while whether to exit
+                await time.let(where.is_refusing)
+                await loop.sock_sendall(client, request)
+                while part := await loop.sock_recv(client, 65536):
+                    received += part
     assert received.count(b"HTTP/1.1 200 OK") == 2
     assert received.count(b"connection: close") == 1
 
@@ -196,12 +198,9 @@ async def test_each_request_has_a_task_and_context_variables_of_its_own() -> Non
 
 
 async def test_the_access_log_has_plain_requests(caplog: pytest.LogCaptureFixture) -> None:
-    async with running(build()) as where:
-        with caplog.at_level(logging.INFO, "tests.access"):
+    async with running(build(), access_log=True) as where:
+        with caplog.at_level(logging.INFO, "uvicorn.access"):
             async with connect(where.port) as connection:
-                await until(lambda: len(connections(where)) == 1)
-                (protocol,) = connections(where)._open
-                protocol.access_log, protocol.access_logger = True, logging.getLogger("tests.access")
                 await connection.write(http.head("POST", "/mcp", JSON, len(BODY)) + BODY)
                 await connection.receive()
     assert '"POST /mcp HTTP/1.1" 200' in caplog.text
@@ -226,12 +225,12 @@ async def test_a_call_that_is_stopped_before_it_begins_does_not_run_on(
 
     def stop_and_add(self: BatchedStart, work: Any, loop: Any) -> None:
         """Stop the call in the turn of the loop in which it was read, as another request can."""
-        found = address.app.endpoint._sessions.find(session.session_id, STRANGER)
+        found = address.app.endpoint.sessions.find(session.session_id, STRANGER)
         if 7 in found.calls:
             if stop == "cancel":
                 found.calls.cancel(7)
             else:
-                address.app.endpoint._sessions.end_by_name(found.name, found.expires)
+                address.app.endpoint.sessions.end_by_name(found.name, found.expires)
             events.append("to be stopped")
         add(self, work, loop)
 

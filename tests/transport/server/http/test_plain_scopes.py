@@ -40,7 +40,7 @@ def test_what_is_kept_is_bounded() -> None:
     scopes = PlainScopes(["/mcp"])
     for number in range(200):
         assert list(scopes.of((f"192.0.2.{number}", 1))) == [b"/mcp"]
-    assert len(scopes._by_address) <= 64
+    assert len(scopes.by_address) <= 64
     scope = scopes.of(HERE)[b"/mcp"]
     for number in range(5000):
         note_allowed(scope, HEADERS | {b"host": b"%d" % number})

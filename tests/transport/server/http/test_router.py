@@ -13,7 +13,8 @@ from antiphon import Client, Context, DefinitionError, Forbidden, HttpRequest, H
 from antiphon.errors import StoreUnavailable
 from tests.runtime.faulty_store import FaultyStore
 from tests.support import http
-from tests.support.polling import until
+from tests.support.loop_time import LoopTime
+from tests.support.polling import forever
 from tests.support.serving import Address, serving
 
 pytestmark = pytest.mark.usefixtures("way")
@@ -180,19 +181,22 @@ async def test_probes_answer_whichever_host_they_are_asked_for() -> None:
 
 
 async def test_a_page_that_hangs_is_stopped_and_leaves_the_probes_alone() -> None:
-    server = make(limits=Limits(call_timeout=0.2, max_calls=1))
+    server, begun = make(limits=Limits(call_timeout=600, max_calls=1)), asyncio.Event()
 
     @server.route("/hang")
     async def hang(request: HttpRequest) -> str:
-        await asyncio.Event().wait()
+        begun.set()
+        await forever()
         return "never"
 
-    async with serving(server, probes=True) as address:
-        hanging = asyncio.create_task(get(address, "/hang"))
-        await until(lambda: address.app._router._running == 1)
+    async with serving(server, probes=True) as address, http.connect(address.port) as connection:
+        await connection.send("GET", "/hang", {})
+        await begun.wait()
         assert (await get(address, "/status")).status == 503
         assert (await get(address, "/healthz")).status == 200
-        assert (await hanging).status == 503
+        answer = asyncio.create_task(connection.reader.readuntil(b"\r\n"))
+        await LoopTime.here().advance_until(answer.done, 700)
+        assert await answer == b"HTTP/1.1 503 Service Unavailable\r\n"
         assert (await get(address, "/status")).status == 200
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from antiphon import Limits
 from antiphon.transport.server.http.serve import HttpServer, create_config
+from tests.support.loop_time import LoopTime
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -60,7 +61,7 @@ async def test_listens_for_the_delay_after_sigterm_and_calls_back_before_it_clos
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
         assert events == ["signal"]
-        runner._closes_at = 0.0  # the delay is over
+        await LoopTime.here().advance_until(serving.done, 700)
         await serving
     assert events == ["signal", "closing"]
 

@@ -20,7 +20,7 @@ from antiphon.runtime.carriers.seal import Seal
 from antiphon.runtime.execution.supervisor import Supervised
 from antiphon.runtime.relay import Relay
 from antiphon.store.memory import MemoryStore
-from antiphon.transport.server.http.session_relay import SessionRelay, _SessionEvent
+from antiphon.transport.server.http.session_relay import SessionEvent, SessionRelay
 from antiphon.transport.server.http.sessions import Sessions
 from antiphon.wire.jsonrpc import Frame
 from antiphon.wire.server.dialect import Negotiated
@@ -39,10 +39,13 @@ class Process:
         limits = limits or Limits()
         self.budget = MemoryBudget(limits, Usages())
         self.store: MemoryStore | None = None
+        self.is_cut_off = False
         self.sessions = Sessions(Seal([SECRET]), "tests", limits, self.budget, self.use_once)
         self.session_relay = SessionRelay(self.relay, self.sessions)
 
     async def use_once(self, key: str, *, until: int) -> bool:
+        if self.is_cut_off:
+            raise StoreUnavailable("The store cannot be reached.")
         return True if self.store is None else await self.store.use_once(key, until=until)
 
 
@@ -106,7 +109,7 @@ async def test_the_record_of_ended_sessions_has_a_bound_and_none_of_them_comes_b
     for _ in range(100):
         tokens.append(sessions.create(NEGOTIATED, ANONYMOUS))
         await sessions.end(tokens[-1], ANONYMOUS)
-    assert len(sessions._ended) == 30
+    assert len(sessions.ended) == 30
     for token in tokens:
         with pytest.raises(SessionLost):
             await sessions.open(token, ANONYMOUS)
@@ -123,20 +126,21 @@ async def test_sessions_that_others_cannot_evict_from_the_record_are_still_serve
 async def test_an_ended_session_is_refused_by_a_process_that_starts_later() -> None:
     async with two_processes() as (here, _):
         token = here.sessions.create(NEGOTIATED, ANONYMOUS)
-        other = here.sessions.create(NEGOTIATED, ANONYMOUS)
+        other, third = (here.sessions.create(NEGOTIATED, ANONYMOUS) for _ in range(2))
         await here.sessions.end(token, ANONYMOUS)
-        later = Process()
+        later = Process(Limits(max_sessions=1))
         later.store = here.store
         with pytest.raises(SessionLost):
             await later.sessions.open(token, ANONYMOUS)
         for _ in range(3):  # asking does not end a session
             assert (await later.sessions.open(other, ANONYMOUS)).negotiated == NEGOTIATED
-            later.sessions._cached.clear()
-            later.sessions._names.clear()
+            await later.sessions.open(third, ANONYMOUS)
+            assert later.sessions.find(other, ANONYMOUS) is None, "it is no longer cached"
 
 
 async def test_a_cached_session_ends_with_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = Process(Limits(session_lifetime=60)).sessions
+    process = Process(Limits(session_lifetime=60))
+    sessions = process.sessions
     token = sessions.create(NEGOTIATED, ANONYMOUS)
     call = (await sessions.open(token, ANONYMOUS)).calls[1] = Supervised()
     now = time.time()
@@ -144,7 +148,7 @@ async def test_a_cached_session_ends_with_its_lifetime(monkeypatch: pytest.Monke
     with pytest.raises(SessionLost):
         await sessions.open(token, ANONYMOUS)
     assert call.stop_reason == "cancelled"
-    assert sessions._budget.reserved == 0
+    assert process.budget.reserved == 0
 
 
 def answer_to(id: str, action: str = "accept") -> Frame:
@@ -166,11 +170,11 @@ async def test_only_the_first_answer_to_a_question_of_another_process_is_sent_to
             await publish(topic, data)
 
         here.store.publish = count  # type: ignore[method-assign]
-        genuine = theirs.questions._new_id()
-        for id in ("ask-0123456789abcdef", "x", other.questions._new_id()):
+        genuine = theirs.questions.new_id()
+        for id in ("ask-0123456789abcdef", "x", other.questions.new_id()):
             with pytest.raises(InvalidRequest, match="No question of this session"):
                 await here.session_relay.take_answer(mine, answer_to(id))
-        await here.session_relay.take_answer(mine, answer_to(mine.questions._new_id()))  # it was withdrawn
+        await here.session_relay.take_answer(mine, answer_to(mine.questions.new_id()))  # it was withdrawn
         assert not published
         for _ in range(3):
             await here.session_relay.take_answer(mine, answer_to(genuine))
@@ -191,7 +195,7 @@ async def test_of_different_answers_at_once_in_two_processes_one_is_accepted() -
             return True
 
         for _ in range(5):
-            question = sessions[1].questions._new_id()
+            question = sessions[1].questions.new_id()
             accepted = await asyncio.gather(*(answer(number, f"action {number}") for number in range(4)))
             assert accepted.count(True) == 1
             first = accepted.index(True)
@@ -204,13 +208,10 @@ async def test_an_answer_for_another_process_is_refused_while_the_store_cannot_b
         mine = await here.sessions.open(token, ANONYMOUS)
         theirs = await there.sessions.open(token, ANONYMOUS)
 
-        async def fail(key: str, *, until: int) -> bool:
-            raise StoreUnavailable("The store cannot be reached.")
-
-        here.sessions._use_once = fail
+        here.is_cut_off = True
         with pytest.raises(StoreUnavailable):
-            await here.session_relay.take_answer(mine, answer_to(theirs.questions._new_id()))
-        own = mine.questions._new_id()
+            await here.session_relay.take_answer(mine, answer_to(theirs.questions.new_id()))
+        own = mine.questions.new_id()
         await here.session_relay.take_answer(mine, answer_to(own))
         with pytest.raises(AlreadyAnswered):
             await here.session_relay.take_answer(mine, answer_to(own, "decline"))
@@ -221,7 +222,7 @@ async def test_answers_that_a_process_no_longer_remembers_are_refused() -> None:
     token = process.sessions.create(NEGOTIATED, ANONYMOUS)
     session = await process.sessions.open(token, ANONYMOUS)
     before = process.budget.reserved
-    questions = [session.questions._new_id() for _ in range(1001)]
+    questions = [session.questions.new_id() for _ in range(1001)]
     for question in questions:
         await process.session_relay.take_answer(session, answer_to(question))
     assert process.budget.reserved - before <= 1000 * 256
@@ -244,7 +245,7 @@ async def test_the_cancellation_of_a_call_with_a_huge_id_does_not_reach_the_stor
 
 def test_the_encoded_names_of_session_events_never_change() -> None:
     """During a rollout, processes of the version before send and receive these names."""
-    event = _SessionEvent(
+    event = SessionEvent(
         "s",
         {"id": 1},
         cancel=1,

@@ -148,11 +148,12 @@ async def test_capabilities_that_are_too_large_are_refused() -> None:
 
 async def test_without_memory_for_a_session_idle_ones_are_evicted() -> None:
     limits = Limits(max_memory_bytes=100_000)
-    async with serving(build(limits=limits)) as where:
+    server = build(limits=limits)
+    async with serving(server) as where:
         sessions = [alice(where.port) for _ in range(50)]
         for session in sessions:
             await session.open()
-        budget = where.app._engine.budget
+        budget = server.engine.budget
         assert budget.reserved <= 50_000, "one principal gets half of it"
         for session in sessions:
             assert (await session.call("who")).text.startswith("alice")
@@ -170,12 +171,16 @@ async def test_a_session_for_which_there_is_no_memory_is_refused() -> None:
 
 
 async def test_an_evicted_session_is_restored_from_its_id() -> None:
-    async with serving(build(limits=Limits(max_sessions=1))) as where:
+    server = build(limits=Limits(max_sessions=1))
+    async with serving(server) as where:
         session, other = alice(where.port), alice(where.port)
-        await session.open()
-        await other.open()
-        assert (await session.call("who")).text.startswith("alice")
-        assert (await other.call("who")).text.startswith("alice")
+        await session.open(capabilities={"roots": {}})
+        of_one = server.engine.budget.reserved
+        await other.open(capabilities={"roots": {}})
+        assert server.engine.budget.reserved == of_one > 0, "only one of them is kept"
+        for each in (session, other, session):
+            assert (await each.call("who")).text == "alice tests ['roots']"
+            assert server.engine.budget.reserved == of_one
 
 
 async def test_2026_ignores_session_ids() -> None:

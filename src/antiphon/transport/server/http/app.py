@@ -66,7 +66,7 @@ class App:
         probes: bool = False,
         console: MountedConsole | None = None,
     ) -> None:
-        self._engine = engine
+        self.engine = engine
         self._lifespan = ServerLifespan(engine)
         self.endpoint = Endpoint(engine, self._lifespan, path=path, hosts=hosts, origins=origins)
         """Serves MCP. An HTTP server may hand it requests itself, without ASGI."""
@@ -111,7 +111,7 @@ class App:
             await self._lifespan.start_for_request()
         except InternalError as error:
             response = HttpResponse(f"{error.message}\n", status=503)
-            await response.send(send, receive, timeout=self._engine.limits.body_timeout)
+            await response.send(send, receive, timeout=self.engine.limits.body_timeout)
         else:
             await console({**scope, "root_path": root}, receive, send)
         return True
@@ -126,7 +126,7 @@ class App:
     @property
     def limits(self) -> Limits:
         """The limits of the server."""
-        return self._engine.limits
+        return self.engine.limits
 
     def skip_head_checks(self) -> None:
         """Do not check the size of request heads: the HTTP server that runs the app bounds them."""
@@ -139,12 +139,12 @@ class App:
 
     def count_running(self) -> Running:
         """Return how many calls and tasks are running. Streams that only listen do not count."""
-        return Running(self.endpoint.running_calls, self._engine.tasks.running)
+        return Running(self.endpoint.running_calls, self.engine.tasks.running)
 
     def announce_shutdown(self) -> None:
         """Report that the app is not ready, and claim no more tasks. Requests are still served."""
         self._leaving = True
-        self._engine.stop_claiming()
+        self.engine.stop_claiming()
 
     def begin_shutdown(self) -> None:
         """Close the streams of listeners. Running calls get `Limits.drain_timeout` seconds to finish.
@@ -152,10 +152,10 @@ class App:
         Call it in the thread of the event loop.
         """
         self.announce_shutdown()
-        self._engine.end_listeners()
+        self.engine.end_listeners()
         if self.console is not None:
             self.console.end_streams()
-        remaining = self._engine.begin_drain()
+        remaining = self.engine.begin_drain()
         if self._stopping is None:
             # The host may wait for all responses before it shuts the app down: stop the calls without it.
             self._stopping = asyncio.get_running_loop().call_later(remaining, self._stop_calls)
@@ -164,7 +164,7 @@ class App:
         """Wait up to `Limits.drain_timeout` seconds for running calls and tasks, then stop the server."""
         self.begin_shutdown()
         supervisor = self.endpoint.supervisor
-        if not await supervisor.drained(self._engine.begin_drain()):
+        if not await supervisor.drained(self.engine.begin_drain()):
             self._stop_calls()
             await supervisor.drained(_UNWIND_SECONDS)
         if self._stopping is not None:
@@ -182,7 +182,7 @@ class App:
         logger.warning(
             "Stopping %d calls that did not finish within Limits.drain_timeout, %g seconds.",
             len(supervisor),
-            self._engine.limits.drain_timeout,
+            self.engine.limits.drain_timeout,
         )
         supervisor.stop("shutdown")
 

@@ -36,9 +36,9 @@ class EndedSessions:
         self._limit = limit
         self._limit_of_share = share_of(limit, share)
         self._names: set[str] = set()
-        self._records: dict[str, _Record] = {}
+        self.records: dict[str, _Record] = {}
         """What the callers with each share have ended. No record is empty."""
-        self._expiring: list[tuple[int, str]] = []
+        self.expiring: list[tuple[int, str]] = []
         """When something of each share expires first, or earlier. Some shares have no record any more."""
 
     def __len__(self) -> int:
@@ -50,11 +50,11 @@ class EndedSessions:
         self._remove_expired(now)
         if name in self._names or expires <= now:
             return
-        record = self._records.get(share)
+        record = self.records.get(share)
         if record is None:
-            record = self._records[share] = _Record()
+            record = self.records[share] = _Record()
         if not record.by_expiry or expires < record.by_expiry[0][0]:
-            heappush(self._expiring, (expires, share))
+            heappush(self.expiring, (expires, share))
         self._names.add(name)
         heappush(record.by_expiry, (expires, name))
         if share and len(record.by_expiry) > self._limit_of_share:
@@ -66,31 +66,31 @@ class EndedSessions:
         """Return whether a session of a caller has ended, or has to be taken for one that has."""
         if name in self._names:
             return True
-        record = self._records.get(share)
+        record = self.records.get(share)
         return record is not None and expires <= record.ended_up_to
 
     def _remove_expired(self, now: int) -> None:
         """Remove the records of all callers that have expired, so that they take the room of nobody."""
-        while self._expiring and self._expiring[0][0] <= now:
-            _, share = heappop(self._expiring)
-            record = self._records.get(share)
+        while self.expiring and self.expiring[0][0] <= now:
+            _, share = heappop(self.expiring)
+            record = self.records.get(share)
             if record is None:
                 continue
             while record.by_expiry and record.by_expiry[0][0] <= now:
                 self._remove_first(record)
             if record.by_expiry:
-                heappush(self._expiring, (record.by_expiry[0][0], share))
+                heappush(self.expiring, (record.by_expiry[0][0], share))
             else:
-                del self._records[share]
-        if len(self._expiring) > _MIN_EXPIRING + 2 * len(self._records):
-            self._expiring = [(record.by_expiry[0][0], share) for share, record in self._records.items()]
-            heapify(self._expiring)
+                del self.records[share]
+        if len(self.expiring) > _MIN_EXPIRING + 2 * len(self.records):
+            self.expiring = [(record.by_expiry[0][0], share) for share, record in self.records.items()]
+            heapify(self.expiring)
 
     def _remove_from_largest(self) -> None:
-        share, record = max(self._records.items(), key=lambda item: len(item[1].by_expiry))
+        share, record = max(self.records.items(), key=lambda item: len(item[1].by_expiry))
         record.ended_up_to = self._remove_first(record)
         if not record.by_expiry:
-            del self._records[share]
+            del self.records[share]
 
     def _remove_first(self, record: _Record) -> int:
         """Remove what expires first, and return when that is."""

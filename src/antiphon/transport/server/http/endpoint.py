@@ -111,9 +111,9 @@ class Endpoint:
         self._usages = engine.usages
         self._budget = engine.budget
         self._call_share = share_of(limits.max_calls, limits.principal_share)
-        self._sessions = Sessions(engine.seal, engine.info.name, limits, engine.budget, engine.tasks.use_once)
-        self._ending = Ending(self._pipeline, self._sessions, engine.budget)
-        self._session_relay = SessionRelay(engine.relay, self._sessions)
+        self.sessions = Sessions(engine.seal, engine.info.name, limits, engine.budget, engine.tasks.use_once)
+        self._ending = Ending(self._pipeline, self.sessions, engine.budget)
+        self._session_relay = SessionRelay(engine.relay, self.sessions)
         self.supervisor = Supervisor()
         self._mirrored = engine.mirrored
         self.authenticates = engine.authenticates
@@ -316,7 +316,7 @@ class Endpoint:
             token = headers.get(b"mcp-session-id")
             if token is not None and not self._dialects.is_sessionless(frame, version):
                 name = token.decode("latin-1").strip()
-                session = exchange.session = opened or self._sessions.find(name, principal)
+                session = exchange.session = opened or self.sessions.find(name, principal)
                 if session is None:
                     raise _NotCached(name, frame.request_id)
             negotiated = None if session is None else session.negotiated
@@ -369,7 +369,7 @@ class Endpoint:
         principal: Principal,
     ) -> Call[CallTool] | None:
         try:
-            session = self._sessions.find(token.decode("latin-1"), principal)
+            session = self.sessions.find(token.decode("latin-1"), principal)
         except SessionLost:
             return None
         plain = (
@@ -387,7 +387,7 @@ class Endpoint:
 
     async def _open_session(self, missing: _NotCached, principal: Principal) -> Session:
         try:
-            return await self._sessions.open(missing.token, principal)
+            return await self.sessions.open(missing.token, principal)
         except RequestError as error:
             error.request_id = missing.request_id
             raise
@@ -495,12 +495,12 @@ class Endpoint:
         mirrored_headers.check_name(None, headers)
         name = token.decode("latin-1").strip()
         if method == "DELETE":
-            ended = await self._sessions.end(name, principal)
+            ended = await self.sessions.end(name, principal)
             self._engine.telemetry.record_session(ended.age, ended.facts)
             await self._session_relay.forward_end(ended)
             await send_json(exchange.send, 204, b"")
             return
-        session = await self._sessions.open(name, principal)
+        session = await self.sessions.open(name, principal)
         if not accepts(headers.get(b"accept"))[1]:
             raise NotAcceptable("A GET is answered with an event stream: accept text/event-stream.")
         last_event = headers.get(b"last-event-id")

@@ -47,7 +47,7 @@ class Guard:
         self._authenticates = authenticates
         self.cors = None if origins is None else Cors(origins)
         """Knows the origins that are named; `None` if the pages of this machine are trusted."""
-        self._checked: dict[tuple[Any, ...], RequestError | None] = {}
+        self.checked: dict[tuple[Any, ...], RequestError | None] = {}
         """The outcome of a check, by path and headers: an error, or `None`."""
         self._last_allowed: tuple[Any, ...] = ()
         """The path and headers of the last request that was allowed. Most requests equal it."""
@@ -66,16 +66,16 @@ class Guard:
         if key == self._last_allowed:
             return
         try:
-            problem = self._checked[key]
+            problem = self.checked[key]
         except KeyError:
             problem = self._find_problem(scope, headers)
             if len(scope["path"]) + sum(map(len, filter(None, key[3:]))) > _MAX_CACHED_BYTES:
                 if problem is not None:
                     raise problem from None
                 return
-            if len(self._checked) >= _MAX_CACHED_CHECKS:
-                self._checked.clear()
-            self._checked[key] = problem
+            if len(self.checked) >= _MAX_CACHED_CHECKS:
+                self.checked.clear()
+            self.checked[key] = problem
         if problem is not None:
             raise type(problem)(problem.message)
         self._last_allowed = key
@@ -204,10 +204,11 @@ def check_content_type(headers: Mapping[bytes, bytes]) -> None:
         raise BadMediaType("The body must be JSON: send Content-Type: application/json.")
 
 
-_accepted: dict[bytes | None, tuple[bool, bool]] = {
+accepted_headers: dict[bytes | None, tuple[bool, bool]] = {
     None: (True, True),
     b"application/json, text/event-stream": (True, True),
 }
+"""What `accepts` has found for each Accept header."""
 
 
 def accepts(accept: bytes | None) -> tuple[bool, bool]:
@@ -216,11 +217,11 @@ def accepts(accept: bytes | None) -> tuple[bool, bool]:
     A client that names event streams before JSON prefers event streams. Raises `NotAcceptable` if the client
     accepts neither.
     """
-    accepted = _accepted.get(accept)
+    accepted = accepted_headers.get(accept)
     if accepted is None:
         accepted = _read_accept(_text(accept))
-        if len(_accepted) < _MAX_CACHED_CHECKS and len(accept or b"") <= _MAX_CACHED_BYTES:
-            _accepted[accept] = accepted
+        if len(accepted_headers) < _MAX_CACHED_CHECKS and len(accept or b"") <= _MAX_CACHED_BYTES:
+            accepted_headers[accept] = accepted
     if accepted == (False, False):
         raise NotAcceptable(
             "The response is JSON or an event stream: send Accept: application/json, text/event-stream."

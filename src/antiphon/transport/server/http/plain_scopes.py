@@ -31,15 +31,15 @@ class PlainScopes:
 
     def __init__(self, paths: Collection[str]) -> None:
         self._paths = paths
-        self._by_address: dict[Address, Mapping[bytes, Scope]] = {}
+        self.by_address: dict[Address, Mapping[bytes, Scope]] = {}
 
     def of(self, address: Address) -> Mapping[bytes, Scope]:
         """Return the scopes for an address of the server, by the path of the request."""
-        found = self._by_address.get(address)
+        found = self.by_address.get(address)
         if found is None:
-            if len(self._by_address) >= _MAX_ADDRESSES:
-                self._by_address.clear()
-            found = self._by_address[address] = {
+            if len(self.by_address) >= _MAX_ADDRESSES:
+                self.by_address.clear()
+            found = self.by_address[address] = {
                 path.encode(): {"path": path, "root_path": "", "server": address, "allowed": set()}
                 for path in self._paths
             }

@@ -30,7 +30,7 @@ _MAX_REQUEST_ID_CHARACTERS = 256
 """The longest id of a call whose cancellation is forwarded. The store holds it for a while."""
 
 
-class _SessionEvent(msgspec.Struct, omit_defaults=True):
+class SessionEvent(msgspec.Struct, omit_defaults=True):
     """An event of one session.
 
     During a rollout, processes of different versions exchange these: the encoded names never change.
@@ -84,7 +84,7 @@ class SessionRelay:
             session.questions.answer(frame)
         else:
             answer = {"jsonrpc": "2.0", "id": question_id, **body}
-            await self._send(_SessionEvent(session.name, answer=answer))
+            await self._send(SessionEvent(session.name, answer=answer))
 
     async def _is_first(
         self, session: Session, asker: Asker, question_id: str, body: Mapping[str, Any]
@@ -105,33 +105,33 @@ class SessionRelay:
         """Forward the cancellation of a call that another process runs."""
         if isinstance(request_id, str) and len(request_id) > _MAX_REQUEST_ID_CHARACTERS:
             return
-        await self._send(_SessionEvent(session.name, cancel=request_id))
+        await self._send(SessionEvent(session.name, cancel=request_id))
 
     async def forward_change(self, session: Session, request: Subscribe | Unsubscribe | SetLogLevel) -> None:
         """Forward a change of the subscriptions or the log level of a session."""
         if isinstance(request, Subscribe):
-            await self._send(_SessionEvent(session.name, subscribe=(request.uri,)))
+            await self._send(SessionEvent(session.name, subscribe=(request.uri,)))
         elif isinstance(request, Unsubscribe):
-            await self._send(_SessionEvent(session.name, unsubscribe=(request.uri,)))
+            await self._send(SessionEvent(session.name, unsubscribe=(request.uri,)))
         else:
-            await self._send(_SessionEvent(session.name, level=request.level))
+            await self._send(SessionEvent(session.name, level=request.level))
 
     async def request_state(self, session: Session) -> None:
         """Request the subscriptions and the log level of a session, which begins to listen here."""
-        await self._send(_SessionEvent(session.name, asks_for_state=True))
+        await self._send(SessionEvent(session.name, asks_for_state=True))
 
     async def forward_end(self, session: Session) -> None:
         """Forward the end of a session."""
         await self._send(
-            _SessionEvent(session.name, ended=True, expires=session.expires, share=session.principal.share)
+            SessionEvent(session.name, ended=True, expires=session.expires, share=session.principal.share)
         )
 
-    async def _send(self, event: _SessionEvent) -> None:
+    async def _send(self, event: SessionEvent) -> None:
         if self._relay.is_open:
             await self._relay.publish(_TOPIC, msgspec.to_builtins(event))
 
     def _receive(self, data: Any) -> None:
-        event = msgspec.convert(data, _SessionEvent)
+        event = msgspec.convert(data, SessionEvent)
         if event.ended:
             self._sessions.end_by_name(event.session, event.expires, event.share)
             return
@@ -152,7 +152,7 @@ class SessionRelay:
         if event.level is not None:
             session.state.log_level = event.level
         if event.asks_for_state and (session.state.subscriptions or session.state.log_level):
-            state = _SessionEvent(
+            state = SessionEvent(
                 session.name, subscribe=sorted(session.state.subscriptions), level=session.state.log_level
             )
             self._relay.publish_soon(_TOPIC, msgspec.to_builtins(state))

@@ -177,16 +177,17 @@ class Sessions:
         self._use_once = use_once
         self._most = max(1, limits.max_sessions)
         self._most_of_share = share_of(self._most, limits.principal_share)
-        self._cached: dict[str, Session] = {}
+        self.cached: dict[str, Session] = {}
+        """The sessions by their ids."""
         self._by_share: dict[str, OrderedDict[str, Session]] = {}
         """The sessions of the callers with each share, the one used least recently first."""
         self._names: dict[str, str] = {}
         self._question_ids = QuestionIds(seal, server)
-        self._ended = EndedSessions(ENDED_PER_SESSION * self._most, limits.principal_share)
+        self.ended = EndedSessions(ENDED_PER_SESSION * self._most, limits.principal_share)
         budget.reclaim = self._reclaim
 
     def __len__(self) -> int:
-        return len(self._cached)
+        return len(self.cached)
 
     def create(self, negotiated: Negotiated, principal: Principal) -> str:
         """Create a session, and return its id; raises `Busy` if there is no room for it."""
@@ -202,7 +203,7 @@ class Sessions:
 
         Raises `SessionLost` if it has expired or is another caller's.
         """
-        session = self._cached.get(token)
+        session = self.cached.get(token)
         if session is None:
             return None
         if session.principal.id != principal.id:
@@ -229,7 +230,7 @@ class Sessions:
             raise _lost() from None
         name = hashed_session_id(token)
         expires = content.expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000)
-        has_ended = partial(self._ended.contains, name, expires, principal.share)
+        has_ended = partial(self.ended.contains, name, expires, principal.share)
         # A key that expires at once is not recorded, so this only asks whether it was.
         if has_ended() or not await self._use_once(_ENDED_KEY + name, until=0):
             raise _lost()
@@ -259,7 +260,7 @@ class Sessions:
     def find_by_name(self, name: str) -> Session | None:
         """Return the session with a name, or `None` if this process does not cache it."""
         token = self._names.get(name)
-        return None if token is None else self._cached.get(token)
+        return None if token is None else self.cached.get(token)
 
     async def end(self, token: str, principal: Principal) -> Session:
         """End a session: stop its calls, and refuse its id from now on, in later processes too.
@@ -277,7 +278,7 @@ class Sessions:
         The record of its end counts for the share of the caller who has ended it.
         """
         expires = expires or int((wall_clock.now() + self._limits.session_lifetime) * 1000)
-        self._ended.add(name, expires, share)
+        self.ended.add(name, expires, share)
         session = self.find_by_name(name)
         if session is not None:
             self._stop(session)
@@ -303,7 +304,7 @@ class Sessions:
             expires,
             self._question_ids,
         )
-        self._cached[token] = session
+        self.cached[token] = session
         self._by_share.setdefault(principal.share, OrderedDict())[token] = session
         self._names[session.name] = token
         return session
@@ -317,14 +318,14 @@ class Sessions:
                 "end one, or try again later.",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
-        if len(self._cached) < self._most:
+        if len(self.cached) < self._most:
             return
         groups = self._by_share.values()
         if not self._evict_idle([max(groups, key=len)]) and not self._evict_idle(
             sorted(groups, key=len, reverse=True)
         ):
             raise Busy(
-                f"The server has {len(self._cached)} of at most {self._most} sessions, and each is in use: "
+                f"The server has {len(self.cached)} of at most {self._most} sessions, and each is in use: "
                 "try again later.",
                 retry_after=_RETRY_AFTER_SECONDS,
             )
@@ -340,7 +341,7 @@ class Sessions:
 
     def _evict(self, session: Session) -> None:
         token = self._names.pop(session.name, "")
-        if self._cached.pop(token, None) is not None:
+        if self.cached.pop(token, None) is not None:
             group = self._by_share[session.principal.share]
             del group[token]
             if not group:

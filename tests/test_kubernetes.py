@@ -189,5 +189,10 @@ def test_the_ingress_forwards_the_endpoint_alone_without_stickiness() -> None:
 
 
 def test_no_version_is_taken_away_before_the_next_one_serves() -> None:
-    update = found("Deployment", "weather-server")["spec"]["strategy"]["rollingUpdate"]
-    assert update == {"maxUnavailable": 0, "maxSurge": 1}
+    spec = found("Deployment", "weather-server")["spec"]
+    assert spec["strategy"]["type"] == "RollingUpdate"
+    update = spec["strategy"]["rollingUpdate"]
+    assert update["maxUnavailable"] == 0, "all replicas of the version before serve until then"
+    assert update["maxSurge"] >= 1, "the next version could not begin"
+    probe = container("weather-server")["readinessProbe"]["httpGet"]
+    assert probe["path"] == "/readyz", "Kubernetes would take it for serving as soon as it runs"

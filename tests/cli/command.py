@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -85,6 +86,30 @@ def running(
             except subprocess.TimeoutExpired:
                 process.kill()
         process.wait()
+
+
+def worker_processes(pid: int) -> list[int]:
+    """Return the processes whose parent this is, and which serve: it is a supervisor."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text().rpartition(")")[2].split()
+                command = (entry / "cmdline").read_text()
+            except OSError:
+                continue
+            if int(stat[1]) == pid and "spawn_main" in command:
+                found.append(int(entry.name))
+    return found
+
+
+def listens(port: int) -> bool:
+    """Return whether a process listens at a port."""
+    try:
+        socket.create_connection(("127.0.0.1", port), PATIENCE).close()
+    except OSError:
+        return False
+    return True
 
 
 def plain_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:

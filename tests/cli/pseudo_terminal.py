@@ -9,7 +9,6 @@ import re
 import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,9 +42,8 @@ class TerminalSession:
 
     def expect(self, text: str) -> str:
         """Wait for a text on the screen. Return the output since the last expected text."""
-        deadline = time.monotonic() + PATIENCE
         while (found := self._seen.find(text, self._read)) < 0:
-            assert self._look(deadline), f"not on the screen: {text!r}. It has:\n{self._seen}"
+            assert self._look(), f"not on the screen: {text!r}. It has:\n{self._seen}"
         start, self._read = self._read, found + len(text)
         return self._seen[start : self._read]
 
@@ -59,15 +57,14 @@ class TerminalSession:
 
     def wait(self) -> tuple[int, str]:
         """Wait until the command exits. Return its exit code and standard output."""
-        deadline = time.monotonic() + PATIENCE
-        while self._look(deadline):
+        while self._look():
             pass
         printed, _ = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, printed
 
-    def _look(self, deadline: float) -> bool:
-        """Read the next output. Return whether there was any."""
-        ready, _, _ = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))
+    def _look(self) -> bool:
+        """Wait for the next output, and read it. Return whether there was any."""
+        ready, _, _ = select.select([self._terminal], [], [], PATIENCE)
         if not ready:
             return False
         try:

@@ -86,7 +86,7 @@ async def stubborn(ctx: Context) -> str:
         await ctx.elicit("Name?", Name)
     except Declined as declined:
         await ctx.info(f"so be it: {declined.action}")
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
     return "done"
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from pathlib import Path
 
 from antiphon import Context, Limits, Server
+from tests.support.polling import until, wait_until
 
 FOLDER = Path(os.environ["FOLDER"])
 
@@ -23,8 +22,7 @@ server = Server(
 
 async def wait_for_end() -> None:
     """Wait for the file."""
-    while not (FOLDER / "end").exists():  # noqa: ASYNC110 - another process creates it
-        await asyncio.sleep(0.05)
+    await until((FOLDER / "end").exists, within=3600)
 
 
 @server.tool
@@ -53,8 +51,7 @@ async def hold(name: str, ctx: Context, speaks: bool = False) -> str:
 def block(name: str) -> str:
     """Answer when the file is there, from a thread."""
     (FOLDER / name).touch()
-    while not (FOLDER / "end").exists():
-        time.sleep(0.05)
+    wait_until((FOLDER / "end").exists, within=3600)
     return "done"
 
 

@@ -102,7 +102,7 @@ def test_a_url_without_an_mcp_endpoint_exits_with_code_3(url: str) -> None:
 
 
 def test_a_timeout_exits_with_code_3(url: str) -> None:
-    done = antiphon("call", url, "slow", "seconds=15", "--timeout", "0.5")
+    done = antiphon("call", url, "slow", "gate=/no/such/file", "--timeout", "0.5")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.strip().endswith("To wait longer, use --timeout.")
 

@@ -75,13 +75,13 @@ def test_doctor_checks_a_command_and_names_the_checks_that_do_not_apply() -> Non
 
 
 BAD_CITIZEN = """
-import json, sys, time
+import json, signal, sys
 print("Welcome!", flush=True)
 for line in sys.stdin:
     message = json.loads(line)
     result = {"supportedVersions": ["2026-07-28"], "capabilities": {}}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-time.sleep(60)
+signal.pause()
 """
 
 
@@ -184,12 +184,12 @@ def test_a_command_wins_over_the_url_in_the_environment() -> None:
 
 # Python ends at the end of its input, SIGTERM ends it too: this process does neither, and has a child.
 STUBBORN = """
-import json, os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+other = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
 with open(%r, "w") as file:
     file.write(f"{os.getpid()} {other.pid}\\n")
-time.sleep(60)
+signal.pause()
 """
 
 

@@ -30,14 +30,14 @@ from antiphon.cli.dev.reloader import Reloader
 from antiphon.cli.dev.watcher import FileWatcher
 from antiphon.cli.run.settings import Settings
 from antiphon.errors import AntiphonError
-from tests.support.polling import until, wait_until
+from tests.support.polling import DEADLINE, until, wait_until
 from tests.support.process import end, environment
 
 FILE = """
-import asyncio
 from pathlib import Path
 
 from antiphon import Context, Server
+from tests.support.polling import until
 
 server = Server("developed")
 
@@ -50,8 +50,7 @@ async def word() -> str:
 @server.tool(task="optional")
 async def wait(started: str, gate: str) -> str:
     Path(started).touch()
-    while not Path(gate).exists():
-        await asyncio.sleep(0.05)
+    await until(Path(gate).exists)
     return "waited in WORD"
 
 
@@ -68,13 +67,14 @@ FORKING = """
 
 @server.tool
 async def crash(gate: str) -> None:
-    import os, time
+    import os
+
+    from tests.support.polling import wait_until
 
     if os.fork():
         os._exit(3)
     os.closerange(0, 3)  # the test reads what the command prints until the end
-    while not Path(gate).exists():
-        time.sleep(0.05)
+    wait_until(Path(gate).exists)
     os._exit(0)
 """
 OLD_VERSION = "2025-11-25"
@@ -134,22 +134,24 @@ def copy_terminal(terminal: int, sink: FileIO) -> None:
 
 async def eventually(client: Client, text: str) -> None:
     """Call until the tool says a text. No call may fail meanwhile."""
-    async with asyncio.timeout(60):
-        while True:
-            if (await client.call("word")).text == text:
-                return
-            await asyncio.sleep(0.05)
+
+    async def says() -> bool:
+        return (await client.call("word")).text == text
+
+    await until(says)
 
 
 async def refused(client: Client) -> str:
     """Call until a call fails, and return why."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.call("word")
-            except AntiphonError as error:
-                return str(error)
-            await asyncio.sleep(0.05)
+
+    async def refusal() -> str:
+        try:
+            await client.call("word")
+        except AntiphonError as error:
+            return str(error)
+        return ""
+
+    return await until(refusal)
 
 
 class RawSession:
@@ -341,7 +343,7 @@ async def test_the_watcher_sees_changed_added_and_removed_files(tmp_path: Path) 
     (tmp_path / "notes.txt").write_text("1")
     other.write_text("1")
     kept.write_text("12")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE):
         assert await watcher.changed() == sorted([str(kept), str(other)])
         other.unlink()
         assert await watcher.changed() == [str(other)]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 from pathlib import Path
 
@@ -20,7 +20,7 @@ import pytest
 
 from antiphon import Client
 from antiphon.transport.server.interrupts import Interrupts, Running
-from tests.cli.command import PATIENCE, running
+from tests.cli.command import PATIENCE, listens, running, worker_processes
 from tests.cli.pseudo_terminal import CTRL_C, TerminalSession, in_terminal
 from tests.cli.test_stopping import Calls, tool_call
 from tests.support.polling import wait_until
@@ -112,11 +112,14 @@ def count_waiting(screen: str) -> int:
 
 def press_until_it_ends(terminal: TerminalSession) -> None:
     """Press Ctrl-C again, as people do: on a busy machine, two are one for a process that did not run."""
-    for _ in range(10):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            terminal.process.wait(1)
-            return
-        terminal.press(CTRL_C)
+    looks = itertools.count(1)
+
+    def has_ended() -> bool:
+        if next(looks) % 50 == 0:
+            terminal.press(CTRL_C)
+        return terminal.process.poll() is not None
+
+    wait_until(has_ended, PATIENCE)
 
 
 def test_a_worker_process_that_a_second_ctrl_c_ended_ends_the_command_as_one(tmp_path: Path) -> None:
@@ -126,7 +129,7 @@ def test_a_worker_process_that_a_second_ctrl_c_ended_ends_the_command_as_one(tmp
         wait_for_workers(server.url, 2)
         call = abandoned_call(server.url, "held")
         wait_until(lambda: (tmp_path / "held").exists())
-        workers = _children(server.process.pid)
+        workers = worker_processes(server.process.pid)
         for pid in (server.process.pid, *workers):
             os.kill(pid, signal.SIGINT)
         wait_until(lambda: "waits for 1 call" in server.log)
@@ -170,12 +173,12 @@ def test_worker_processes_end_with_their_supervisor(tmp_path: Path) -> None:
         calls = Calls(server.url)
         calls.make(1, "hold", name="held")
         wait_until(lambda: (tmp_path / "held").exists())
-        children = _children(server.process.pid)
+        children = worker_processes(server.process.pid)
         assert len(children) >= 2
         os.kill(server.process.pid, signal.SIGKILL)
         server.process.wait()
         wait_until(lambda: "The parent process has died. This worker process shuts down." in server.log)
-        wait_until(lambda: not _listens(port))
+        wait_until(lambda: not listens(port))
         (tmp_path / "end").touch()  # the running call has time to finish
         calls.join()
         assert calls.responses[1].json()["result"]["content"][0]["text"] == "done"
@@ -184,34 +187,11 @@ def test_worker_processes_end_with_their_supervisor(tmp_path: Path) -> None:
         pass  # the port is free
 
 
-def _children(pid: int) -> list[int]:
-    """Return the processes whose parent this is, and which serve."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                command = (entry / "cmdline").read_text()
-            except OSError:
-                continue
-            if int(stat[1]) == pid and "spawn_main" in command:
-                found.append(int(entry.name))
-    return found
-
-
 def _is_alive(pid: int) -> bool:
     try:
         return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,20 @@ import socket
 import subprocess
 import threading
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
 import pytest
 
-from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
+from tests.cli.command import (
+    COMMAND,
+    PATIENCE,
+    antiphon,
+    listens,
+    plain_environment,
+    running,
+    worker_processes,
+)
 from tests.cli.conftest import TOOLS_SERVER
 from tests.support.polling import wait_until
 
@@ -137,14 +146,17 @@ def test_logs_requests_only_with_access_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_running_calls_finish_before_the_process_exits(tmp_path: Path, number: int) -> None:
+    gate = tmp_path / "gate"
     with running(TOOLS_SERVER, directory=tmp_path) as server:
         answers: list[str] = []
         call = threading.Thread(
-            target=lambda: answers.append(antiphon("call", server.url, "slow", "seconds=1.5").stdout)
+            target=lambda: answers.append(antiphon("call", server.url, "slow", f"gate={gate}").stdout)
         )
         call.start()
         wait_until(lambda: "slow has begun" in server.log, PATIENCE)
         server.process.send_signal(number)
+        wait_until(lambda: not listens(urlsplit(server.url).port or 0), PATIENCE)
+        gate.touch()
         assert server.process.wait(PATIENCE) == 0
         call.join(PATIENCE)
     assert answers == ["done at last\n"]
@@ -176,14 +188,19 @@ def test_worker_processes_share_sessions(tmp_path: Path) -> None:
 
 def test_worker_processes_let_running_calls_finish(tmp_path: Path) -> None:
     secrets = {"ANTIPHON_SECRETS": "an old secret of sixteen, and a new one of sixteen"}
+    gate = tmp_path / "gate"
     with running(TOOLS_SERVER, "--workers", "2", directory=tmp_path, env=secrets) as server:
         answers: list[str] = []
         call = threading.Thread(
-            target=lambda: answers.append(antiphon("call", server.url, "slow", "seconds=2").stdout)
+            target=lambda: answers.append(antiphon("call", server.url, "slow", f"gate={gate}").stdout)
         )
         call.start()
         wait_until(lambda: "slow has begun" in server.log, PATIENCE)
-        assert server.terminate() == 0
+        workers = worker_processes(server.process.pid)
+        server.process.terminate()
+        wait_until(lambda: len(worker_processes(server.process.pid)) < len(workers), PATIENCE)  # the idle one
+        gate.touch()
+        assert server.process.wait(PATIENCE) == 0
         call.join(PATIENCE)
     assert answers == ["done at last\n"]
     assert "Warning" not in server.log
@@ -195,7 +212,7 @@ def test_stdio_writes_only_frames_to_standard_output() -> None:
             "jsonrpc": "2.0",
             "id": 1,
             "method": "tools/call",
-            "params": {"name": "slow", "arguments": {"seconds": 0}},
+            "params": {"name": "slow", "arguments": {}},
         },
         {"jsonrpc": "2.0", "id": 2, "method": "ping"},
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sqlite3
 from pathlib import Path
@@ -16,6 +15,7 @@ from antiphon.runtime.tasks import lifecycle
 from tests.cli.command import antiphon, running
 from tests.cli.test_worker import shop, working
 from tests.promises.speaking import Patient, begin, look, reach
+from tests.support.polling import until
 from tests.support.process import free_port
 from tests.support.serving import serving
 
@@ -34,13 +34,14 @@ def port_of(url: str) -> int:
 async def test_a_server_with_no_worker_leaves_tasks_to_a_worker(shop: Path) -> None:
     with running(shop, *STORE, "--no-worker", directory=shop.parent, cwd=shop.parent) as server:
         client = Patient(port_of(server.url))
-        id = (await begin(client, "slow", seconds=0.0))["taskId"]
+        ids = [(await begin(client, "slow"))["taskId"] for _ in range(5)]
         assert "plain" in (await client.call("plain")).text
-        await asyncio.sleep(0.5)
-        assert (await look(client, id))["status"] == "working"
         with working(shop, *STORE) as worker:
-            task = await reach(client, id, "completed")
-            assert task["result"]["content"][0]["text"] == f"done in {worker.pid}"
+            for id in ids:
+                task = await reach(client, id, "completed")
+                assert task["result"]["content"][0]["text"] == f"done in {worker.pid}"
+            effects = (shop.parent / "effects").read_text().splitlines()
+            assert effects == [f"began in {worker.pid}"] * len(ids)
 
 
 def test_no_worker_requires_a_shared_store(shop: Path) -> None:
@@ -53,7 +54,7 @@ def test_no_worker_requires_a_shared_store(shop: Path) -> None:
 async def test_a_worker_runs_only_the_tasks_of_its_tools(shop: Path) -> None:
     with running(shop, *STORE, "--no-worker", directory=shop.parent, cwd=shop.parent) as server:
         client = Patient(port_of(server.url))
-        slow = (await begin(client, "slow", seconds=0.0))["taskId"]
+        slow = (await begin(client, "slow"))["taskId"]
         ask = (await begin(client, "ask"))["taskId"]
         with working(shop, *STORE, "--tools", "ask"):
             await reach(client, ask, "input_required")
@@ -69,13 +70,18 @@ def test_a_worker_refuses_a_tool_that_cannot_run_as_a_task(shop: Path) -> None:
 async def test_concurrency_limits_the_running_tasks_of_a_worker(shop: Path) -> None:
     with running(shop, *STORE, "--no-worker", directory=shop.parent, cwd=shop.parent) as server:
         client = Patient(port_of(server.url))
-        ids = [(await begin(client, "slow", seconds=0.3))["taskId"] for _ in range(3)]
+        gates = [shop.parent / name for name in ("first", "second", "third")]
+        ids = [(await begin(client, "slow", gate=str(gate)))["taskId"] for gate in gates]
         port = free_port()
+        effects = shop.parent / "effects"
         with working(shop, *STORE, "--concurrency", "1", "--port", str(port)):
-            most = 0.0
-            while (await look(client, ids[-1]))["status"] == "working":
-                most = max(most, metrics(port)["antiphon_tasks_running"])
-            assert most == 1
+            for number, (id, gate) in enumerate(zip(ids, gates, strict=True), 1):
+                await until(lambda: effects.exists())
+                await until(lambda number=number: len(effects.read_text().splitlines()) >= number)
+                assert metrics(port)["antiphon_tasks_running"] == 1
+                assert len(effects.read_text().splitlines()) == number
+                gate.touch()
+                await reach(client, id, "completed")
             said = metrics(port)
             assert said['antiphon_tasks_total{tool="slow",status="done"}'] == 3
             assert said['antiphon_tasks{phase="ended"}'] == 3
@@ -114,7 +120,7 @@ async def test_a_server_counts_its_calls_in_metrics(shop: Path) -> None:
         client = Patient(port)
         for _ in range(3):
             await client.call("plain")
-        id = (await begin(client, "slow", seconds=0.0))["taskId"]
+        id = (await begin(client, "slow"))["taskId"]
         await reach(client, id, "completed")
         said = metrics(port)
         assert said['antiphon_calls_total{tool="plain",response="answer",outcome="complete"}'] == 3

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,6 +179,6 @@ def test_a_server_that_is_asked_to_stop_again_and_again_exits_with_code_0(tmp_pa
     with running(SERVER, directory=tmp_path, env={"FOLDER": str(tmp_path)}) as server:
         while server.process.poll() is None:
             server.process.terminate()
-            time.sleep(0.001)
+            os.sched_yield()
         assert server.process.returncode == 0
         assert "Traceback" not in server.log

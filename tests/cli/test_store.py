@@ -31,7 +31,7 @@ def server(shop: Path) -> Iterator[Running]:
 async def test_a_backup_is_made_while_a_server_runs_and_can_be_restored(shop: Path, server: Running) -> None:
     folder = shop.parent
     client = Patient(port_of(server.url))
-    ended = (await begin(client, "slow", seconds=0.0))["taskId"]
+    ended = (await begin(client, "slow"))["taskId"]
     await reach(client, ended, "completed")
     waiting = (await begin(client, "ask"))["taskId"]
     await reach(client, waiting, "input_required")
@@ -40,7 +40,7 @@ async def test_a_backup_is_made_while_a_server_runs_and_can_be_restored(shop: Pa
     assert done.stdout.startswith("Copied 2 tasks to backup.db (")
     assert sorted(path.name for path in folder.glob("backup*")) == ["backup.db"]
 
-    later = (await begin(client, "slow", seconds=0.0))["taskId"]
+    later = (await begin(client, "slow"))["taskId"]
     await reach(client, later, "completed")
     server.terminate()
     for path in folder.glob("tasks.db*"):

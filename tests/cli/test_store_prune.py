@@ -82,7 +82,9 @@ async def test_a_task_that_changes_meanwhile_is_kept(tmp_path: Path, monkeypatch
         return page
 
     monkeypatch.setattr(store, "list", list_and_retry)
-    assert await prune(store, TaskFilter(), ended_before=int(time.time() * 1000)) == 2
+    now = int(time.time() * 1000)
+    pruned = await prune(store, TaskFilter(), ended_before=now)
+    assert pruned == 2
     assert await store.get("large1") is not None
     await store.close()
 

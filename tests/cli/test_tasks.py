@@ -177,7 +177,7 @@ def test_a_call_whose_server_goes_away_says_how_to_follow_its_task(tmp_path: Pat
     store = f"sqlite:///{tmp_path}/tasks.db"
     with (
         running(TASKS_SERVER, "--store", store, directory=tmp_path) as server,
-        in_terminal("call", server.url, "ponder", "--timeout", "3") as terminal,
+        in_terminal("call", server.url, "ponder") as terminal,
     ):
         listed = ("tasks", "ls", store, "--json", "--limit", "1")
         id = wait_until(lambda: _newest(json.loads(antiphon(*listed).stdout), "ponder"))

@@ -53,8 +53,10 @@ def test_the_log_contains_the_segments(served: Served) -> None:
     shown = json.loads(antiphon("tasks", "show", served.store, id, "--json").stdout)
     emitted = [entry["data"] for entry in shown["log"] if entry["kind"] == "emitted"]
     assert emitted
-    segments = [block["text"] for data in emitted for block in data["blocks"]]
-    assert segments == NUMBERS[: len(segments)]
+    blocks = [block for data in emitted for block in data["blocks"]]
+    # The last ones are written with the result.
+    (ended,) = [entry["data"] for entry in shown["log"] if entry["kind"] == "ended"]
+    assert [block["text"] for block in (*blocks, *ended["result"]["content"])] == NUMBERS
 
 
 @pytest.mark.parametrize("place", ["store", "url"])

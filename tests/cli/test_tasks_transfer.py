@@ -169,10 +169,10 @@ def test_an_export_needs_to_know_the_tasks(tmp_path: Path, options: tuple[str, .
 
 
 SERVER = """
-import asyncio
 from pathlib import Path
 
 from antiphon import Context, Limits, Server
+from tests.support.polling import until
 
 server = Server("shop", limits=Limits(drain_timeout=0.1))
 here = Path(__file__).parent
@@ -186,8 +186,7 @@ def charge() -> None:
 @server.tool(task="required")
 async def buy(ctx: Context) -> str:
     await ctx.step(charge)
-    while not (here / "open").exists():
-        await asyncio.sleep(0.01)
+    await until((here / "open").exists)
     name = await ctx.elicit("Name?", str, key="name")
     return f"bought for {name}"
 """

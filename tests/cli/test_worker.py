@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,13 +19,15 @@ from tests.support.polling import wait_until
 from tests.support.process import ROOT, free_port
 
 SOURCE = """
-import asyncio, os
+import os
+from pathlib import Path
 from pydantic import BaseModel
 from antiphon import Context, Limits, Server
+from tests.support.polling import until
 
 SHORT = os.environ.get("SHORT")
 ROOM = int(os.environ.get("ROOM", "100"))
-server = Server("shop", limits=Limits(max_running_tasks=ROOM, lease_seconds=60, drain_timeout=1))
+server = Server("shop", limits=Limits(max_running_tasks=ROOM, lease_seconds=3600, drain_timeout=1))
 
 class Name(BaseModel):
     name: str
@@ -39,9 +41,10 @@ def begin() -> str:
     return note(f"began in {os.getpid()}")
 
 @server.tool(task="optional", poll_interval=0.05)
-async def slow(seconds: float, ctx: Context) -> str:
+async def slow(ctx: Context, gate: str = "") -> str:
     await ctx.step(begin)
-    await asyncio.sleep(0 if SHORT else seconds)
+    if gate and not SHORT:
+        await until(Path(gate).exists, within=3600)
     return f"done in {os.getpid()}"
 
 @server.tool(task="optional", poll_interval=0.05)
@@ -127,8 +130,8 @@ async def test_the_store_option_overrides_the_file(shop: Path) -> None:
 
 async def test_a_worker_runs_tasks_beyond_the_limit_of_the_server(shop: Path) -> None:
     with served(shop, *STORE, env={"ROOM": "1"}) as (client, _), working(shop, *STORE) as worker:
-        first = (await begin(client, "slow", seconds=30))["taskId"]
-        second = (await begin(client, "slow", seconds=0.1))["taskId"]
+        first = (await begin(client, "slow", gate="first"))["taskId"]
+        second = (await begin(client, "slow"))["taskId"]
         task = await reach(client, second, "completed")
         assert task["result"]["content"][0]["text"] == f"done in {worker.pid}"
         assert (await look(client, first))["status"] == "working"
@@ -138,7 +141,7 @@ def test_a_worker_that_is_asked_to_stop_again_and_again_exits_with_code_0(shop: 
     with working(shop, *STORE) as worker:
         while worker.poll() is None:
             worker.terminate()
-            time.sleep(0.001)
+            os.sched_yield()
     assert worker.returncode == 0
 
 
@@ -146,14 +149,14 @@ async def test_a_stopping_worker_releases_its_tasks_immediately(shop: Path) -> N
     with ExitStack() as stack:
         client, _ = stack.enter_context(served(shop, *STORE, env={"ROOM": "1"}))
         worker = stack.enter_context(working(shop, *STORE))
-        await begin(client, "slow", seconds=60)
-        id = (await begin(client, "slow", seconds=60))["taskId"]
+        await begin(client, "slow", gate="end")
+        id = (await begin(client, "slow", gate="end"))["taskId"]
         effects = shop.parent / "effects"
         await asyncio.to_thread(wait_until, lambda: f"began in {worker.pid}" in effects.read_text(), PATIENCE)
         stack.enter_context(working(shop, *STORE, env={"SHORT": "1"}))
         worker.terminate()
-        # The lease lasts a minute: a worker that waited for its end would be too late.
-        task = await reach(client, id, "completed", within=20)
+        # The lease lasts an hour: a worker that waited for its end would be too late.
+        task = await reach(client, id, "completed")
         assert str(worker.pid) not in task["result"]["content"][0]["text"]
         assert effects.read_text().count("began") == 2
 

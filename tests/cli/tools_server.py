@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel
 
 from antiphon import Context, Failure, Image, Principal, Result, Server, Text
+from tests.support.polling import until
 
 print("printed while the file is loaded")
 
@@ -77,10 +78,11 @@ async def picture() -> list[Text | Image]:
 
 
 @server.tool
-async def slow(seconds: float) -> str:
-    """Sleep."""
+async def slow(gate: str = "") -> str:
+    """Wait for a file."""
     print("slow has begun", flush=True)
-    await asyncio.sleep(seconds)
+    if gate:
+        await until(Path(gate).exists, within=3600)
     return "done at last"
 
 

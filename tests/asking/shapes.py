@@ -12,7 +12,7 @@ from tests.support import http
 from tests.support.servers.shapes import create_server
 from tests.support.serving import serving
 from tests.support.speakers import JSON, KEY
-from tests.support.stdio import StdioServer, stdio_server
+from tests.support.stdio import Streams, serving_pipes, stdio_server
 
 MESSAGES_000, INFO_000 = "DRAFT-000-messages", "DRAFT-000-additional-info"
 MESSAGES_001, CONTENT_001 = "DRAFT-001-messages", "DRAFT-001-content"
@@ -66,7 +66,7 @@ class RawHttp:
 class RawStdio:
     """Over standard streams, with the version in `initialize`."""
 
-    def __init__(self, server: StdioServer, version: str) -> None:
+    def __init__(self, server: Streams, version: str) -> None:
         self.version = version
         self._server = server
         self._ids = itertools.count(100)
@@ -106,15 +106,16 @@ def _is_partial(frame: Frame) -> bool:
 
 @asynccontextmanager
 async def raw(channel: str, version: str) -> AsyncIterator[Raw]:
-    """A client of a version, over `http`, in a `session` of HTTP, or over `stdio`, of `servers/shapes.py`."""
-    if channel != "stdio":
+    """A client of a version, over `http`, in a `session` of HTTP, over `stdio`, or to a `process`."""
+    if channel in ("http", "session"):
         async with serving(create_server(store="memory:")) as address:
             client = RawHttp(address.port, version)
             if channel == "session":
                 await client.open()
             yield client
         return
-    async with stdio_server("shapes.py") as server:
+    over = serving_pipes(create_server(store="memory:")) if channel == "stdio" else stdio_server("shapes.py")
+    async with over as server:
         opened = await server.ask("initialize", _initialize(version))
         assert opened["result"]["protocolVersion"] == version
         yield RawStdio(server, version)

@@ -139,6 +139,12 @@ async def test_the_call_is_made_again_with_the_answer(either: Raw) -> None:
     assert text(await again(either, "greet", form(name="octocat"))) == "Hello octocat"
 
 
+async def test_a_process_of_its_own_takes_the_answer_over_its_standard_streams() -> None:
+    async with raw("process", MESSAGES_001) as client:
+        await last(client, "greet")
+        assert text(await again(client, "greet", form(name="octocat"))) == "Hello octocat"
+
+
 @pytest.mark.parametrize("version", [MESSAGES_000, INFO_000, MESSAGES_001])
 async def test_a_field_answers_as_the_draft_prints_it(version: str) -> None:
     async with raw("http", version) as client:

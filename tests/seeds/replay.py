@@ -10,7 +10,6 @@ import asyncio
 import copy
 import json
 import re
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -123,14 +122,12 @@ class Replay:
         if step.answers and "partial-content" in _result(printed(step.answers[-1]).message):
             return await self._stream(step)
         status = _result(expected[0]).get("status")
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            frames = [await self._read() for _ in expected]
-            if given.get("method") != "tasks/get" or _result(frames[0]).get("status") == status:
-                return frames
-            assert time.monotonic() < deadline, frames
-            await asyncio.sleep(0.02)
-            await self._send(given)
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                frames = [await self._read() for _ in expected]
+                if given.get("method") != "tasks/get" or _result(frames[0]).get("status") == status:
+                    return frames
+                await self._send(given)
 
     def _request(self, step: Step) -> Frame:
         """The printed request, about our task and with our state."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from tests.cli.command import PATIENCE, running
 from tests.seeds.blocks import blocks_of, printed
 from tests.seeds.test_ephemeral import SEEDS
+from tests.support.polling import wait_until
 
 ANSWERED, RESPONSE = printed("000:240").json, printed("001:123").text
 SEED_002 = [block.text for block in blocks_of("002") if 930 <= block.line <= 1138]
@@ -77,11 +77,13 @@ class Poster:
 
     def poll(self, printed: str, answer: str) -> None:
         """Ask until the status is the one that is printed, and compare."""
-        wanted, deadline = json.loads(answer)["result"]["status"], time.monotonic() + PATIENCE
-        while (frame := self.ask(printed))["result"]["status"] != wanted:
-            assert time.monotonic() < deadline, frame
-            time.sleep(0.02)
-        assert frame == self.expected(answer)
+        wanted = json.loads(answer)["result"]["status"]
+
+        def reached() -> dict[str, Any] | None:
+            frame = self.ask(printed)
+            return frame if frame["result"]["status"] == wanted else None
+
+        assert wait_until(reached) == self.expected(answer)
 
     def compare(self, printed: str, answer: str) -> None:
         """Ask, and compare."""

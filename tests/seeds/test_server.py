@@ -18,29 +18,25 @@ from tests.seeds.blocks import SEEDS, Frame, blocks_of, printed
 from tests.seeds.differences import DIFFERENCES
 from tests.seeds.replay import Replay, carries, comparable, expected
 from tests.seeds.scenarios import SCENARIOS, Scenario, Step
-from tests.seeds.wires import http_wire, line_wire, stdio_wire
+from tests.seeds.wires import http_wire, process_wire, stdio_wire
 from tests.support.serving import serving
 from tests.support.speakers import Bare
 
 EXAMPLE = "examples/seeds.py"
 SERVER_MODES, CLIENT_MODES = "004:46", "004:63"
 REPLAYS = [(scenario, row.name) for scenario in SCENARIOS for row in VERSIONS if carries(row, scenario)]
-LONGEST = {
-    dialect: scenario
-    for scenario, dialect in sorted(REPLAYS, key=lambda replay: len(replay[0].steps))
-    if scenario.stage == EXAMPLE
-}
-"""The longest conversation in each dialect."""
 
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The address of each stage, served by `antiphon run`."""
+    found: dict[str, str] = {}
     with ExitStack() as stack:
-        yield {
-            stage: stack.enter_context(running(stage, directory=tmp_path_factory.mktemp("stage"))).url
-            for stage in sorted({scenario.stage for scenario in SCENARIOS})
-        }
+        for stage in sorted({scenario.stage for scenario in SCENARIOS}):
+            server = stack.enter_context(running(stage, directory=tmp_path_factory.mktemp("stage")))
+            stack.callback(server.process.kill)  # some of their tasks never end
+            found[stage] = server.url
+        yield found
 
 
 @pytest.mark.parametrize(("scenario", "dialect"), REPLAYS, ids=lambda value: getattr(value, "name", value))
@@ -52,15 +48,15 @@ async def test_over_http_a_server_answers_as_it_is_printed(
 
 
 @pytest.mark.parametrize(("scenario", "dialect"), REPLAYS, ids=lambda value: getattr(value, "name", value))
-async def test_in_lines_a_server_answers_as_it_is_printed(scenario: Scenario, dialect: str) -> None:
-    async with line_wire(scenario.stage) as wire:
+async def test_over_stdio_a_server_answers_as_it_is_printed(scenario: Scenario, dialect: str) -> None:
+    async with stdio_wire(scenario.stage) as wire:
         await play(scenario, Replay(wire, dialect, scenario))
 
 
-@pytest.mark.parametrize("dialect", LONGEST)
-async def test_over_stdio_a_server_answers_as_it_is_printed(dialect: str) -> None:
-    async with stdio_wire(EXAMPLE) as wire:
-        await play(LONGEST[dialect], Replay(wire, dialect, LONGEST[dialect]))
+async def test_a_process_of_its_own_answers_over_stdio_as_it_is_printed() -> None:
+    (scenario,) = (scenario for scenario in SCENARIOS if scenario.name == "002 the twelve steps")
+    async with process_wire(scenario.stage) as wire:
+        await play(scenario, Replay(wire, "DRAFT-2026-v1", scenario))
 
 
 async def play(scenario: Scenario, replay: Replay) -> None:
@@ -91,7 +87,7 @@ def test_every_printed_message_is_replayed() -> None:
 
 
 @pytest.mark.parametrize("dialect", [row.name for row in VERSIONS if "tasks/result" in row.server.methods])
-@pytest.mark.parametrize("over", ["http", "lines"])
+@pytest.mark.parametrize("over", ["http", "stdio"])
 async def test_a_server_declares_the_response_modes_that_are_printed(
     urls: dict[str, str], dialect: str, over: str
 ) -> None:
@@ -105,7 +101,7 @@ async def test_a_server_declares_the_response_modes_that_are_printed(
             **printed(CLIENT_MODES).message,
         },
     }
-    async with http_wire(urls[EXAMPLE]) if over == "http" else line_wire(EXAMPLE) as wire:
+    async with http_wire(urls[EXAMPLE]) if over == "http" else stdio_wire(EXAMPLE) as wire:
         await wire.send(json.dumps(request), {})
         declared = (await wire.read())["result"]["capabilities"]
     modes = printed(SERVER_MODES).message["capabilities"]["tasks"]["responses"]["modes"]
@@ -189,12 +185,11 @@ async def test_a_request_that_a_dialect_does_not_have_is_refused(
     assert refused["error"]["code"] in (-32601, -32602)
 
 
+@pytest.mark.parametrize("block", ["000:22", "000:214", "000:240", "001:174"])
 @pytest.mark.parametrize("over", ["http", "stdio"])
 async def test_a_request_that_is_no_json_is_refused_as_it_is_printed(
-    urls: dict[str, str], over: str, subtests: pytest.Subtests
+    urls: dict[str, str], block: str, over: str
 ) -> None:
     async with http_wire(urls[EXAMPLE]) if over == "http" else stdio_wire(EXAMPLE) as wire:
-        for block in ("000:22", "000:214", "000:240", "001:174"):
-            with subtests.test(block):
-                await wire.send(printed(block).text, {})
-                assert (await wire.read())["error"]["code"] == -32700
+        await wire.send(printed(block).text, {})
+        assert (await wire.read())["error"]["code"] == -32700

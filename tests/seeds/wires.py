@@ -1,25 +1,22 @@
-"""Sends messages to a server and reads what it sends: over HTTP, with real sockets, and in lines."""
+"""Sends messages to a server and reads what it sends: over HTTP, with real sockets, and over pipes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
-import runpy
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
 import httpx2
 
-from antiphon import Server
-from antiphon.transport.server.stream_connection import StreamConnection
-from tests.cli.command import PATIENCE, plain_environment
+from antiphon.cli.run.load import load_server
+from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.seeds.blocks import Frame
-from tests.support.process import ROOT
+from tests.support.stdio import Streams, serving_pipes, stdio_process
 
-__all__ = ["HttpWire", "Wire", "http_wire", "line_wire", "stdio_wire"]
+__all__ = ["HttpWire", "Wire", "http_wire", "process_wire", "stdio_wire"]
 
 JSON = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
 
@@ -80,20 +77,16 @@ class HttpWire:
 class StdioWire:
     """Writes each message as a line."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
 
     async def send(self, body: str, headers: Mapping[str, str]) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(" ".join(body.splitlines()).encode() + b"\n")
-        await self._process.stdin.drain()
+        await self._streams.write(" ".join(body.splitlines()).encode() + b"\n")
 
     async def read(self) -> Frame:
-        assert self._process.stdout is not None
-        async with asyncio.timeout(PATIENCE):
-            line = await self._process.stdout.readline()
-        assert line, "the server has ended"
-        return dict(json.loads(line))
+        frame = await self._streams.read()
+        assert frame is not None, "the server has ended"
+        return frame
 
 
 @asynccontextmanager
@@ -107,52 +100,16 @@ async def http_wire(url: str) -> AsyncIterator[HttpWire]:
             wire.hang_up()
 
 
-class LineWire:
-    """Hands each message to a connection on standard streams that has no process."""
-
-    def __init__(self, server: Server) -> None:
-        self.connection = StreamConnection(server.engine, self._write, transport="pipe")
-        self._frames: asyncio.Queue[Frame] = asyncio.Queue()
-
-    async def _write(self, line: bytes) -> None:
-        self._frames.put_nowait(json.loads(line))
-
-    async def send(self, body: str, headers: Mapping[str, str]) -> None:
-        self.connection.receive(body)
-
-    async def read(self) -> Frame:
-        async with asyncio.timeout(PATIENCE):
-            return await self._frames.get()
-
-
-@asynccontextmanager
-async def line_wire(target: str) -> AsyncIterator[LineWire]:
-    """Connect to a server of `FILE` or `FILE:NAME` in this process."""
-    file, _, name = target.partition(":")
-    server = runpy.run_path(str(ROOT / file))[name or "server"]
-    assert isinstance(server, Server)
-    async with server.running():
-        wire = LineWire(server)
-        try:
-            yield wire
-        finally:
-            await wire.connection.close(within=0)
-
-
 @asynccontextmanager
 async def stdio_wire(target: str) -> AsyncIterator[StdioWire]:
+    """Serve a new server of a target on pipes, as `antiphon run TARGET --stdio` does."""
+    async with serving_pipes(load_server(target)) as streams:
+        yield StdioWire(streams)
+
+
+@asynccontextmanager
+async def process_wire(target: str) -> AsyncIterator[StdioWire]:
     """Start `antiphon run TARGET --stdio`."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "antiphon", "run", target, "--stdio"),
-        cwd=ROOT,
-        env=plain_environment(),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        yield StdioWire(process)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
+    command = (*COMMAND, "run", target, "--stdio")
+    async with stdio_process(*command, env=plain_environment()) as streams:
+        yield StdioWire(streams)

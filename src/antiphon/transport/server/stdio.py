@@ -19,7 +19,7 @@ from antiphon.runtime.limits import Limits
 from antiphon.transport.server.stream_connection import StreamConnection
 from antiphon.wire import jsonrpc
 
-__all__ = ["serve"]
+__all__ = ["serve", "serve_streams"]
 
 READ_BYTES = 64 * 1024
 """The size of one read from standard input."""
@@ -37,15 +37,21 @@ async def serve(engine: Engine) -> None:
     sink = os.fdopen(os.dup(1), "wb", buffering=0)
     sys.stdout.flush()
     os.dup2(2, 1)
-    output = Output(sink)
     async with engine.running():
-        connection = StreamConnection(engine, output.write, transport="pipe")
-        stopped = stop_signal()
-        reading = asyncio.ensure_future(read_messages(source, engine.limits, connection, output))
-        await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        reading.cancel()
-        await connection.close(within=min(engine.begin_drain(), _DRAIN_SECONDS))
-        await output.close()
+        await serve_streams(engine, source, sink, stop_signal())
+
+
+async def serve_streams(
+    engine: Engine, source: BinaryIO, sink: BinaryIO, stopped: asyncio.Future[None]
+) -> None:
+    """Serve a client on two streams until it closes its own, or until `stopped` is done."""
+    output = Output(sink)
+    connection = StreamConnection(engine, output.write, transport="pipe")
+    reading = asyncio.ensure_future(read_messages(source, engine.limits, connection, output))
+    await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    reading.cancel()
+    await connection.close(within=min(engine.begin_drain(), _DRAIN_SECONDS))
+    await output.close()
 
 
 async def read_messages(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx2
 import pytest
@@ -36,27 +38,55 @@ def test_a_worker_process_that_is_lost_is_named_in_a_warning(tmp_path: Path) -> 
 
 
 class FakeWorker:
-    """A worker process that runs when the supervisor looks at it, and is killed right afterwards."""
+    """A worker process that runs when the supervisor looks at it, and does not answer."""
 
     pid, exitcode = 7, -signal.SIGKILL
 
+    def __init__(self) -> None:
+        self.is_running = True
+
     @property
-    def process(self) -> FakeWorker:
-        return self
+    def process(self) -> Any:
+        return SimpleNamespace(is_alive=lambda: self.is_running, kill=lambda: None)
 
-    def is_alive(self) -> bool:
-        return True
+    parent_conn = child_conn = SimpleNamespace(close=lambda: None)
+
+    def kill(self) -> None:
+        raise AssertionError("the supervisor notes which processes it kills")
 
 
-def test_a_process_that_is_killed_while_it_is_looked_at_did_respond(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("dies", "says"),
+    [(True, "was ended by SIGKILL"), (False, "did not respond for 30 s and was killed")],
+)
+def test_a_process_that_dies_while_the_supervisor_waits_for_it_was_not_killed_by_it(
+    dies: bool, says: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    supervisor = WorkerSupervisor.__new__(WorkerSupervisor)
-    supervisor.config = Config("app", timeout_worker_healthcheck=60)
-    supervisor.processes = [FakeWorker()]  # type: ignore[list-item]
-    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", lambda self: self.processes.clear())
+    worker = FakeWorker()
+
+    def replace(supervisor: Multiprocess) -> None:
+        worker.is_running = not dies
+        worker.kill()
+        supervisor.processes.clear()
+
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)
+    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", replace)
+    supervisor = WorkerSupervisor(Config("app", workers=1), [])
+    supervisor.processes = [worker]  # type: ignore[list-item]
     supervisor.keep_subprocess_alive()
-    assert "Worker process 7 was ended by SIGKILL." in caplog.text
+    assert f"Worker process 7 {says}." in caplog.text
+
+
+def test_a_process_on_a_busy_machine_has_time_to_respond(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FakeWorker):
+        def is_alive(self, timeout: float) -> bool:
+            return timeout >= 20
+
+    monkeypatch.setattr(signal, "signal", lambda *handler: None)
+    supervisor, worker = WorkerSupervisor(Config("app", workers=1), []), Slow()
+    supervisor.processes = [worker]  # type: ignore[list-item]
+    supervisor.keep_subprocess_alive()
+    assert supervisor.processes == [worker]
 
 
 @pytest.mark.parametrize(

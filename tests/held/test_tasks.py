@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -319,5 +320,30 @@ async def test_a_worker_that_is_lost_while_the_function_waits(tmp_path: Path) ->
         await store.close()
         async with working(store=url, limits=limits) as (other, there):
             task = await reach(Patient(there.port), id, "failed")
+    assert "its worker was lost, and its tool has replay=False" in task["error"]["message"]
+    assert one.began["greet"] + other.began["greet"] == 1
+
+
+async def test_an_answer_that_comes_after_the_worker_was_lost_does_not_run_the_function_again(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    limits = Limits(lease_seconds=60, drain_timeout=0.5)
+    async with working(store=url, limits=limits) as (one, here):
+        id = (await begin(Patient(here.port), "greet"))["taskId"]
+        await reach(Patient(here.port), id, "input_required")
+        store = open_store(url)
+        await store.open()
+        await store.release(id, 1)  # as if the lease had ended
+    async with store.watch(id) as watch, working(store=url, limits=limits) as (other, there):
+        while all("attempt" not in entry.data for entry in await store.read(id)):
+            await watch.wait(60)
+        with sqlite3.connect(tmp_path / "tasks.db") as connection:  # as if its delay were over
+            connection.execute("UPDATE task_rows SET lease = 0")
+        connection.close()
+        await answer(Patient(there.port), id, name="Ann")
+        task = await reach(Patient(there.port), id, "completed", "failed")
+    await store.close()
+    assert task["status"] == "failed"
     assert "its worker was lost, and its tool has replay=False" in task["error"]["message"]
     assert one.began["greet"] + other.began["greet"] == 1

@@ -14,6 +14,8 @@ TASK = Task(id="count_1", tool="count", created=0, updated=0)
 CREATED = ("created", {"task": msgspec.to_builtins(TASK)})
 STEP = {"journal": {"step:a": 1}}
 ASKED = {"asks": {"name": ["elicit", {}]}}
+HELD_ASKED = {**ASKED, "held": True}
+NOTED = ("recorded", {"attempt": 1, "released": True, "by": 2})
 ANSWERED = ("answered", {"responses": {"name": {}}})
 FAULTED = {"fault": {"code": -32603, "message": "broken"}}
 
@@ -44,6 +46,10 @@ def by(token: int, data: dict[str, Any]) -> dict[str, Any]:
         # A parked task was not lost; the worker after the answer was.
         ([("asked", by(1, ASKED)), ANSWERED], 2, 0),
         ([("asked", by(1, ASKED)), ANSWERED], 3, 1),
+        # An answer reaches the function that waits for it in its process, and forgives no loss of the process.
+        ([("asked", by(1, HELD_ASKED)), ANSWERED], 2, 1),
+        ([("asked", by(1, HELD_ASKED)), NOTED, ANSWERED], 3, 1),
+        ([("asked", by(1, HELD_ASKED)), ANSWERED, ("recorded", by(1, STEP)), NOTED], 3, 1),
         # A run that was released in order is none that was lost, and forgives none.
         ([("recorded", by(1, {"released": True}))], 2, 0),
         ([("recorded", by(3, {"released": True}))], 4, 1),

@@ -41,6 +41,7 @@ class TaskHistory:
     __slots__ = (
         "_claim",
         "_in_order",
+        "_is_held",
         "_losses",
         "_lost",
         "_reports",
@@ -92,6 +93,7 @@ class TaskHistory:
         self._lost = 0
         self._claim: int | None = 0  # the last claim that is accounted for; None if the log does not say
         self._in_order = True  # whether the last entry queued the task in order
+        self._is_held = False  # whether the function waits, or has waited, in its process
         # The first and the last of the claims behind each lost run that was counted since the last progress,
         # and the entries that report that such a claim was no lost run.
         self._losses: list[tuple[int, int]] = []
@@ -176,7 +178,10 @@ class TaskHistory:
     def _count(self, kind: EntryKind, data: Mapping[str, Any]) -> None:
         """Update the count of lost runs after an entry other than the first."""
         by = data.get("by")
+        if kind == "answered" and self._is_held:
+            return  # whoever lost the function that waited for the answer has lost it still
         if kind == "answered" or data.get("retry"):
+            self._is_held = False
             self._forget_losses()
             self._in_order = True
             return
@@ -201,6 +206,8 @@ class TaskHistory:
             self.refusals = data.get("refused", self.refusals)
             self._lost = max(data["attempt"] - self.refusals - missed, 0)
             self.noted_attempts = self._lost + self.refusals
+        if kind == "asked":
+            self._is_held = bool(data.get(HELD))
         ends_run = kind in ("asked", "parked", "ended", "faulted") and not data.get(HELD)
         self._in_order = ends_run or bool(data.get("released"))
         if self._in_order:

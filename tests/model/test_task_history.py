@@ -46,7 +46,7 @@ def by(token: int, data: dict[str, Any]) -> dict[str, Any]:
         # A parked task was not lost; the worker after the answer was.
         ([("asked", by(1, ASKED)), ANSWERED], 2, 0),
         ([("asked", by(1, ASKED)), ANSWERED], 3, 1),
-        # An answer reaches the function that waits for it in its process, and forgives no loss of the process.
+        # An answer goes to the function that waits in its process, and forgives no loss of the process.
         ([("asked", by(1, HELD_ASKED)), ANSWERED], 2, 1),
         ([("asked", by(1, HELD_ASKED)), NOTED, ANSWERED], 3, 1),
         ([("asked", by(1, HELD_ASKED)), ANSWERED, ("recorded", by(1, STEP)), NOTED], 3, 1),

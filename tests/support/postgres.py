@@ -54,6 +54,10 @@ class Postgres:
         """Return the URL of a store, in a schema of its own."""
         return f"{self.dsn}?schema={schema or f't{secrets.token_hex(6)}'}"
 
+    def program(self, name: str) -> Path:
+        """Return the path of a program that comes with the server, such as `pg_dump`."""
+        return Path(self._binary.with_name(name))
+
     def start(self) -> None:
         """Start the server, and wait until it responds."""
         settings = [word for pair in self._settings.items() for word in ("-c", "=".join(pair))]
@@ -75,7 +79,7 @@ class Postgres:
 
     def answers(self) -> bool:
         """Return whether the server accepts connections."""
-        command = [self._binary.with_name("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        command = [self.program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(command).returncode == 0
 
     def kill(self) -> None:

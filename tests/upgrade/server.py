@@ -1,17 +1,18 @@
 """The server whose store and sealed states are kept beside it: `antiphon run server.py --store sqlite:///…`.
 
-`write.py` filled them with the version before; `test_upgrade.py` goes on with them in this one.
+Versions without a number have filled them; `test_upgrade.py` goes on with them in this one. What later
+versions leave is written by `write.py`, with the server in `desk.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 from antiphon import Artifact, Context, Elicit, Failure, InputRequired, InvalidParams, Limits, Server
+from tests.support.polling import until
 
 TEN_YEARS = 10 * 365 * 24 * 3600.0
 EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
@@ -70,8 +71,7 @@ async def long(ctx: Context) -> AsyncIterator[str]:
     """One step and two segments, then a wait for the gate, then the rest."""
     yield await ctx.step(effect, "begin")
     yield "waiting"
-    while not GATE.exists():  # noqa: ASYNC110 - another process opens it
-        await asyncio.sleep(0.02)
+    await until(GATE.exists)  # another process opens it
     yield await ctx.step(effect, "end")
 
 

@@ -1,4 +1,4 @@
-"""A store and sealed states that were written by an earlier version open in this one, and go on."""
+"""Stores and states from before versions had numbers open in this one, in processes of their own."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tests.cli.command import antiphon, running
-from tests.upgrade.write import HERE, STATES, STORE, Caller, accept
+from tests.upgrade.caller import Caller, accept
 
-FOLDERS = {"schema 2": HERE, "schema 3": HERE / "schema_3"}
+HERE = Path(__file__).parent
+FOLDERS = {"schema 2": HERE / "schema_2", "schema 3": HERE / "schema_3"}
 """The stores that earlier versions have left, by their schema."""
 
 
@@ -42,8 +43,8 @@ class Upgraded(Caller):
 @pytest.fixture(params=FOLDERS)
 def upgraded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Upgraded]:
     store, folder = tmp_path / "store.sqlite", FOLDERS[request.param]
-    shutil.copy(folder / STORE.name, store)
-    kept = json.loads((folder / STATES.name).read_text())
+    shutil.copy(folder / "store.sqlite", store)
+    kept = json.loads((folder / "states.json").read_text())
     environment = {"EFFECTS": str(tmp_path / "effects"), "GATE": str(tmp_path / "gate")}
     with running(
         HERE / "server.py", "--store", f"sqlite:///{store}", directory=tmp_path, env=environment

@@ -7,7 +7,7 @@ are a table. The dialects name the states on the wire.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -54,7 +54,7 @@ HISTORY_FORMAT = 1
 STORED_QUESTIONS = "asks"
 """The name of a task's open questions in stores. It never changes: existing stores contain it."""
 
-ANSWER_KIND = "ask"
+ANSWER_KIND: Final = "ask"
 """The prefix of answers in journals. It never changes: existing logs and request states contain it."""
 
 OTHERS_KIND = "others"

@@ -16,7 +16,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from antiphon.runtime.execution.activity import HANDOVER_TURNS
-from antiphon.runtime.execution.journal import Journal
+from antiphon.runtime.execution.journal import Journal, KeyKind
 
 if TYPE_CHECKING:
     from antiphon.runtime.execution.run import Run
@@ -69,13 +69,13 @@ def escape(text: str, *, colons: bool = False) -> str:
     return text.translate(_ESCAPED_WITH_COLONS if colons else _ESCAPED)
 
 
-async def next_key(run: Run, kind: str, name: str) -> str:
+async def next_key(run: Run, kind: KeyKind, name: str) -> str:
     """Return the key of the next entry of this kind and name in the current branch, and take it."""
     own = None if run.branch else run.journal.take_key(kind, name)
     return own or await branch_key(run, kind, name)
 
 
-async def branch_key(run: Run, kind: str, name: str) -> str:
+async def branch_key(run: Run, kind: KeyKind, name: str) -> str:
     """Take the next key for the current branch, after `Journal.take_key` found none for the function itself.
 
     An entry that the branch has recorded in an earlier run comes first. An entry of another branch is taken

@@ -12,18 +12,21 @@ import math
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from antiphon import wall_clock
-from antiphon.model.task import ANSWER_KIND
+from antiphon.model.task import ANSWER_KIND, OTHERS_KIND
 
-__all__ = ["MISSING", "Journal"]
+__all__ = ["JOURNAL_NAMES", "MISSING", "Journal", "KeyKind"]
 
 MISSING: Any = object()
 """The value that `Journal.find` returns for a key without an entry."""
 
 Write: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 """Writes entries to durable storage."""
+
+KeyKind: TypeAlias = Literal["ask", "event", "nested", "now", "sleep", "step", "tried"]
+"""The first parts of the keys of entries that are counted. They never change: existing logs contain them."""
 
 _ID = "id"
 _STATE = "state"
@@ -37,6 +40,13 @@ _OF_QUESTIONS = (f"print:{ANSWER_KIND}:", f"{_BRANCH}{ANSWER_KIND}:")
 """The prefixes of what is noted about a question while it has no answer."""
 _COMPANIONS = ("", "print:", "within:")
 """The prefixes of entries that show that an earlier run has used a key."""
+
+JOURNAL_NAMES = (
+    *get_args(KeyKind),
+    *(_ID, _STATE, _SEGMENTS, _RETURNED, _ASKED, _PROGRESS),
+    *(OTHERS_KIND, _BRANCH.rstrip(":"), "print", "within", "unanswered"),
+)
+"""The keys of all entries, or their first parts. `tests/upgrade/` keeps an entry of each."""
 
 
 class Journal:
@@ -68,13 +78,13 @@ class Journal:
         self._has_new_times = False
         self._taken: set[str] | None = None
 
-    def key(self, kind: str, name: str) -> str:
+    def key(self, kind: KeyKind | Literal["random", "uuid"], name: str) -> str:
         """Return the key of the next entry of this kind and name in this run, and count it."""
         base = f"{kind}:{name}"
         count = self._counts[base] = self._counts.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
 
-    def next_key(self, kind: str, name: str) -> str:
+    def next_key(self, kind: KeyKind, name: str) -> str:
         """Return the key of the next entry of this kind and name in this run."""
         base = f"{kind}:{name}"
         count = self._counts.get(base, 0) + 1
@@ -88,7 +98,7 @@ class Journal:
 
     # Keys that several branches may use under one name: see `branches.py`
 
-    def take_key(self, kind: str, name: str) -> str | None:
+    def take_key(self, kind: KeyKind, name: str) -> str | None:
         """Take the next key for the function itself; return `None` if an entry of a branch has the key."""
         key, taken = self.key(kind, name), self._taken
         if taken is None:
@@ -268,7 +278,7 @@ class Journal:
             self._has_new_times = True
         return datetime.fromisoformat(found)
 
-    def derived(self, kind: str) -> bytes:
+    def derived(self, kind: Literal["random", "uuid"]) -> bytes:
         """Return the next 32 random bytes of a kind, the same in every run."""
         return self.digest(self.key(kind, ""))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from antiphon.runtime.authoring.step import Step
 from antiphon.runtime.execution.fingerprints import StepPrint
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NESTED_KIND", "current_step", "run_nested_step"]
 
-NESTED_KIND = "nested"
+NESTED_KIND: Final = "nested"
 """The prefix of steps inside other steps. It never changes: logs and request states contain it."""
 
 current_step: contextvars.ContextVar[str | None] = contextvars.ContextVar("antiphon_step", default=None)

@@ -6,11 +6,9 @@ import asyncio
 import signal
 import sqlite3
 import subprocess
-import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +17,15 @@ import pytest
 from antiphon.model.task_history import TaskHistory
 from antiphon.store import open_store
 from tests.promises.flood import flood
-from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.promises.speaking import Patient, answer, begin, look, reach, wanted
 from tests.streaming.speaking import Follower, numbered, reading
+from tests.support.fork_server import PythonProcess
+from tests.support.leases import end_leases
+from tests.support.polling import DEADLINE, until
 from tests.support.process import ServerProcess, started
 from tests.support.sizes import size
 
+FOREVER = float("inf")
 ANSWERS = {"first": "a", "second": "b", "third": "c"}
 TOLD = ["off", "ONE", "first a", "TWO A", "THREE B C"]
 RESULT = "ONE / TWO A / THREE B C"
@@ -51,35 +53,23 @@ def serving(tmp_path: Path, **environment: str) -> Iterator[ServerProcess]:
         yield server
 
 
-@contextmanager
-def removed_with(process: subprocess.Popen[Any], path: Path) -> Iterator[None]:
-    """Remove a file as soon as a process has died, or in the end."""
+@asynccontextmanager
+async def succeeded(tmp_path: Path, victim: ServerProcess, lives: Path) -> AsyncIterator[None]:
+    """Let others take up the tasks of a process as soon as it has died: end its leases, and remove a file."""
 
-    done = threading.Event()
+    async def succeed() -> None:
+        await until(lambda: victim.process.poll() is not None, within=FOREVER)
+        await end_leases(place(tmp_path))
+        lives.unlink()
 
-    def remove_after_death() -> None:
-        while process.poll() is None and not done.wait(0.01):
-            pass
-        path.unlink(missing_ok=True)
-
-    watcher = threading.Thread(target=remove_after_death)
-    watcher.start()
+    succeeding = asyncio.create_task(succeed())
     try:
         yield
     finally:
-        done.set()
-        watcher.join()
-
-
-async def patiently(work: object, within: float = 30.0) -> object:
-    """Retry a request while its process is being killed."""
-    deadline = time.monotonic() + within
-    while True:
-        try:
-            return await work()  # type: ignore[operator]
-        except (OSError, asyncio.IncompleteReadError, AssertionError):
-            assert time.monotonic() < deadline
-            await asyncio.sleep(0.05)
+        succeeding.cancel()
+        await asyncio.wait({succeeding})
+        if not succeeding.cancelled():
+            succeeding.result()
 
 
 async def travel(ports: list[int], id: str) -> list[str]:
@@ -99,11 +89,7 @@ async def travel(ports: list[int], id: str) -> list[str]:
                 continue
         raise AssertionError("nobody is alive")
 
-    deadline = time.monotonic() + 40
-    while (found := await one_round()) is None:
-        assert time.monotonic() < deadline, "the journey does not end"
-        await asyncio.sleep(0.03)
-    return found
+    return await wanted(one_round)
 
 
 def check(told: list[str]) -> None:
@@ -122,13 +108,14 @@ class Witness:
 
     async def watch(self) -> None:
         """Read until the task has ended."""
-        while True:
-            for client in self._clients:
-                try:
-                    if await self._read(client):
-                        return
-                except (OSError, asyncio.IncompleteReadError):
-                    await asyncio.sleep(0.02)
+        await until(self._has_read_all, within=FOREVER)
+
+    async def _has_read_all(self) -> bool:
+        for client in self._clients:
+            with suppress(OSError, asyncio.IncompleteReadError):
+                if await self._read(client):
+                    return True
+        return False
 
     async def _read(self, client: Follower) -> bool:
         self.looked += 1
@@ -154,32 +141,29 @@ async def test_a_worker_that_is_killed_after_any_single_write_loses_nothing(
     tmp_path: Path,
 ) -> None:
     victim_lives = tmp_path / "victim lives"
-    with serving(tmp_path, LEASE="0.5", YIELD_WHILE=str(victim_lives)) as survivor:
+    with serving(tmp_path, YIELD_WHILE=str(victim_lives)) as survivor:
         died = looked = 0
         for write in range(1, 40):
             (tmp_path / "effects").write_text("")
             victim_lives.touch()
-            with (
-                serving(tmp_path, DIE_AFTER=str(write), LEASE="0.5") as victim,
-                removed_with(victim.process, victim_lives),
-            ):
-                try:
-                    id = (await begin(Patient(victim.port), "journey"))["taskId"]
-                except (OSError, asyncio.IncompleteReadError):
-                    assert write == 1  # it died before it could answer: nothing was acknowledged
-                    died += 1
-                    # Whoever takes that task up writes to the store: not the next victim, whose writes count.
-                    await patiently(lambda: _nobody_wants_a_worker(tmp_path))
-                    continue
-                ports = [victim.port, survivor.port]
-                witness = Witness(ports, id)
-                watching = asyncio.create_task(witness.watch())
-                told = await travel(ports, id)
-                async with asyncio.timeout(60):
-                    await watching
-                check(told)
-                assert witness.seen == dict(enumerate(told, 1))
-                dead = victim.process.poll() is not None
+            with serving(tmp_path, DIE_AFTER=str(write)) as victim:
+                async with succeeded(tmp_path, victim, victim_lives):
+                    try:
+                        id = (await begin(Patient(victim.port), "journey"))["taskId"]
+                    except (OSError, asyncio.IncompleteReadError):
+                        assert write == 1  # it died before it could answer: nothing was acknowledged
+                        died += 1
+                        # Whoever takes that task up writes to the store, and the writes of a victim count.
+                        await until(lambda: _nobody_wants_a_worker(tmp_path))
+                        continue
+                    ports = [victim.port, survivor.port]
+                    witness = Witness(ports, id)
+                    watching = asyncio.create_task(witness.watch())
+                    told = await travel(ports, id)
+                    await asyncio.wait_for(watching, DEADLINE)
+                    check(told)
+                    assert witness.seen == dict(enumerate(told, 1))
+                    dead = victim.process.poll() is not None
             await _check_the_log(tmp_path, id)
             if not dead:
                 break
@@ -189,11 +173,11 @@ async def test_a_worker_that_is_killed_after_any_single_write_loses_nothing(
     assert looked >= 5, "the witness has seen others die"
 
 
-async def _nobody_wants_a_worker(tmp_path: Path) -> None:
+async def _nobody_wants_a_worker(tmp_path: Path) -> bool:
     store = open_store(place(tmp_path))
     await store.open()
     try:
-        assert await store.count("ready") == 0
+        return await store.count("ready") == 0
     finally:
         await store.close()
 
@@ -219,64 +203,90 @@ async def _check_the_log(tmp_path: Path, id: str) -> None:
 
 
 async def test_a_worker_that_stalls_loses_its_task_and_its_late_writes_are_refused(tmp_path: Path) -> None:
+    goes_on = tmp_path / "goes on"
     with serving(tmp_path) as staller:
-        id = (await begin(Patient(staller.port), "drip", seconds=1.5))["taskId"]
-        await patiently(lambda: _has(tmp_path / "effects", "began"))
-        _stop_between_writes(staller.process, tmp_path)
+        id = (await begin(Patient(staller.port), "drip", path=str(goes_on)))["taskId"]
+        await until(lambda: _has(tmp_path / "effects", "began"))
+        await until(lambda: _has_told(tmp_path, id, 2))
+        await _stop_between_writes(staller.process, tmp_path)
         try:
             with serving(tmp_path) as other:
-                task = await reach(Patient(other.port), id, "completed", within=30)
+                await end_leases(place(tmp_path))
+                goes_on.touch()
+                task = await reach(Patient(other.port), id, "completed")
                 told = [block["text"] for block in task["result"]["content"]]
                 mark = f"@{other.process.pid}"
                 assert told == ["1", "2", f"3 {mark}", f"4 {mark}", "slow"]
                 before = await log_of(tmp_path, id)
                 staller.process.send_signal(signal.SIGCONT)
-                await patiently(lambda: look(Patient(staller.port), id))
-                await asyncio.sleep(2.0)  # longer than what was left of the sleep that it was stopped in
+                # It goes on, and learns that the task is not its own any more. Then it does another one.
+                await until(lambda: _has(tmp_path / "effects", f"left {staller.process.pid}"))
+                await _complete(Patient(staller.port))
                 assert await log_of(tmp_path, id) == before
                 assert (await look(Patient(staller.port), id))["result"] == task["result"]
         finally:
             staller.process.send_signal(signal.SIGCONT)
 
 
-def _stop_between_writes(process: subprocess.Popen[Any], folder: Path) -> None:
+async def _stop_between_writes(process: PythonProcess | subprocess.Popen[Any], folder: Path) -> None:
     """Stop a process at a moment when it does not hold the lock of the SQLite file."""
-    for _ in range(100):
+
+    def is_stopped() -> bool:
         process.send_signal(signal.SIGSTOP)
         try:
             for path in folder.glob("*.db"):
                 with closing(sqlite3.connect(path, timeout=0.2, isolation_level=None)) as probe:
                     probe.execute("BEGIN IMMEDIATE")
                     probe.execute("ROLLBACK")
-            return
         except sqlite3.OperationalError:
             process.send_signal(signal.SIGCONT)
-            time.sleep(0.02)
-    raise AssertionError("it is always writing")
+            return False
+        return True
+
+    await until(is_stopped)
 
 
-async def _has(path: Path, text: str) -> None:
-    assert text in path.read_text()
+def _has(path: Path, text: str) -> bool:
+    return path.exists() and text in path.read_text()
+
+
+async def _has_told(tmp_path: Path, id: str, count: int) -> bool:
+    """Whether a task has so many segments in its log."""
+    emitted = [data["blocks"] for kind, _, data in await log_of(tmp_path, id) if kind == "emitted"]  # type: ignore[index]
+    return sum(map(len, emitted)) == count
+
+
+async def _says(speaker: Patient, id: str, text: str) -> bool:
+    return text in ((await look(speaker, id)).get("statusMessage") or "")
+
+
+async def _complete(speaker: Patient) -> None:
+    """Let a process do a task."""
+    await reach(speaker, (await begin(speaker, "quick", number=1))["taskId"], "completed")
 
 
 async def test_a_task_that_cannot_be_run_again_says_so_when_its_worker_is_lost(tmp_path: Path) -> None:
     with serving(tmp_path) as victim:
-        id = (await begin(Patient(victim.port), "fragile", seconds=60))["taskId"]
-        victim.process.kill()
-        victim.process.wait()
+        id = (await begin(Patient(victim.port), "fragile"))["taskId"]
+        await _kill(victim, tmp_path)
     with serving(tmp_path) as other:
-        task = await reach(Patient(other.port), id, "failed", within=30)
+        # It is given up after a while in which the worker that was lost may report an outage.
+        await until(lambda: _says(Patient(other.port), id, "No attempt is left."))
+        await end_leases(place(tmp_path))
+        task = await reach(Patient(other.port), id, "failed")
         assert "its worker was lost" in task["error"]["message"]
 
 
 async def test_a_process_that_is_asked_to_end_hands_its_tasks_over(tmp_path: Path) -> None:
-    with serving(tmp_path, LEASE="60") as first, serving(tmp_path, LEASE="60") as second:
-        id = (await begin(Patient(first.port), "slow", seconds=6))["taskId"]
-        await patiently(lambda: _has(tmp_path / "effects", "began"))
+    goes_on = tmp_path / "goes on"
+    with serving(tmp_path) as first, serving(tmp_path) as second:
+        id = (await begin(Patient(first.port), "slow", path=str(goes_on)))["taskId"]
+        await until(lambda: _has(tmp_path / "effects", "began"))
         first.terminate()
-        first.process.wait(20)
-        # The lease is a minute long: whoever waits for its end is not done in time.
-        task = await reach(Patient(second.port), id, "completed", within=25)
+        first.process.wait(DEADLINE)
+        goes_on.touch()
+        # Nobody ends the long lease by hand: whoever waits for its end is not done in time.
+        task = await reach(Patient(second.port), id, "completed")
         assert task["result"]["content"][0]["text"] == "slow"
     effects = (tmp_path / "effects").read_text().splitlines()
     assert effects.count("began") == 1
@@ -289,27 +299,33 @@ async def test_a_task_waits_for_its_answer_across_a_restart(tmp_path: Path, answ
         await reach(Patient(first.port), id, "input_required")
         if answered:
             await answer(Patient(first.port), id, first="a")
-        first.process.kill()
-        first.process.wait()
+        await _kill(first, tmp_path)
     with serving(tmp_path) as second:
         check(await travel([second.port], id))
+
+
+async def _kill(server: ServerProcess, tmp_path: Path) -> None:
+    """Kill a process, and end its leases."""
+    server.process.kill()
+    server.process.wait()
+    await end_leases(place(tmp_path))
 
 
 @pytest.mark.long
 async def test_many_processes_share_one_store_and_every_task_ends_once(tmp_path: Path, kind: str) -> None:
     tasks, processes = (size(3_200, long=20_000), 8) if kind == "sqlite" else (size(800, long=2_000), 4)
     with ExitStack() as stack:
-        servers = [stack.enter_context(serving(tmp_path, LEASE="30")) for _ in range(processes)]
+        servers = [stack.enter_context(serving(tmp_path)) for _ in range(processes)]
         ids = await _create(servers, tasks)
         assert len(set(ids)) == tasks
         store = open_store(place(tmp_path))
         await store.open()
         try:
-            deadline = time.monotonic() + 120
-            while (ended := await store.count("ended")) < tasks:
-                assert time.monotonic() < deadline
-                await asyncio.sleep(0.2)
-            assert ended == tasks
+
+            async def have_ended() -> bool:
+                return await store.count("ended") == tasks
+
+            await until(have_ended, within=600)
             for id in ids[:: tasks // 200]:
                 kinds = [entry.kind for entry in await store.read(id)]
                 assert kinds.count("ended") == 1

@@ -19,17 +19,23 @@ LONG_LEASE_SECONDS = 600.0
 _CONNECT_SECONDS = 60.0
 
 
-async def end_leases(url: str) -> int:
-    """Let all leases of a store end now; return how many there were."""
+async def end_leases(url: str, task: str = "%") -> int:
+    """Let the leases of a store end now, or that of one task; return how many there were.
+
+    The time that a task waits until a worker may claim it again is a lease too.
+    """
     if url.startswith("sqlite:///"):
         path = url.removeprefix("sqlite:///")
         with closing(sqlite3.connect(path, timeout=_CONNECT_SECONDS, isolation_level=None)) as file:
-            return file.execute("UPDATE task_rows SET lease = 1 WHERE lease > 0").rowcount
+            return file.execute(
+                "UPDATE task_rows SET lease = 1 WHERE lease > 0 AND id LIKE ?", (task,)
+            ).rowcount
     database = Database.from_url(url, _CONNECT_SECONDS)
     connection = await asyncpg.connect(database.dsn, server_settings={"search_path": database.schema})
     try:
         now = "floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
-        done = await connection.execute(f"UPDATE tasks SET lease = {now} WHERE lease > {now}")
+        update = f"UPDATE tasks SET lease = {now} WHERE lease > {now} AND id LIKE $1"
+        done = await connection.execute(update, task)
         return int(done.split()[-1])
     finally:
         await connection.close()

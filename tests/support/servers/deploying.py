@@ -60,7 +60,7 @@ def refund(order: str) -> None:
 server = Server(
     "deploying",
     store=os.environ["ANTIPHON_STORE"],
-    limits=Limits(lease_seconds=1.0, drain_timeout=2.0),
+    limits=Limits(drain_timeout=2.0),
     secrets=["a secret of both versions"],
 )
 

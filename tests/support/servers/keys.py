@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+
+from tests.support.polling import turns
 
 from antiphon import Context, Limits, Server
 
@@ -22,7 +24,7 @@ NAMES = ("first", "second")
 server = Server(
     "keys",
     secrets=["a secret that all processes have"],
-    limits=Limits(lease_seconds=0.5, drain_timeout=0.5),
+    limits=Limits(drain_timeout=0.5),
 )
 
 
@@ -49,9 +51,8 @@ async def pay(ctx: Context) -> str:
 async def pay_all(ctx: Context) -> str:
     """Do several things at once. The second time, they begin in another order."""
 
-    async def one(name: str, turns: int) -> str:
-        for _ in range(0 if DIED.exists() else turns):
-            await asyncio.sleep(0)
+    async def one(name: str, number: int) -> str:
+        await turns(0 if DIED.exists() else number)
         return await ctx.step(do, name, ctx)
 
     return " ".join(await asyncio.gather(one("first", 9), one("second", 5)))
@@ -81,9 +82,16 @@ async def pay_inside(ctx: Context) -> str:
 def pay_in_threads(ctx: Context) -> str:
     """Do several things in threads. The second time, they begin in another order."""
 
+    has_begun, earlier = threading.Event(), NAMES[DIED.exists()]
+
+    async def begin(name: str) -> str:
+        has_begun.set()
+        return await do(name, ctx)
+
     def one(name: str) -> str:
-        time.sleep(0.1 if (name == "second") != DIED.exists() else 0)
-        return ctx.wait(ctx.step(do, name, ctx))
+        if name != earlier:
+            has_begun.wait(60)
+        return ctx.wait(ctx.step(begin, name))
 
     with ThreadPoolExecutor(2) as pool:
         return " ".join(pool.map(one, NAMES))

@@ -1,6 +1,7 @@
 """A server that gives promises: `python promising.py PORT`, its store and its habits from the environment.
 
 `DIE_AFTER=n` kills the process, without a goodbye, right after its n-th write to the store was durable.
+Leases are long: whoever kills the process ends them by hand, with `tests.support.leases`.
 `YIELD_WHILE=path` leaves the tasks in the store to other processes while that file exists.
 """
 
@@ -16,12 +17,15 @@ from typing import Any
 
 import uvicorn
 from pydantic import BaseModel
+from tests.support.leases import LONG_LEASE_SECONDS
+from tests.support.polling import forever, until
 
 from antiphon import Context, Limits, Server
 from antiphon.store import open_store
 
 EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
 DIE_AFTER = int(os.environ.get("DIE_AFTER", "0"))
+FOREVER = float("inf")
 YIELD_WHILE = os.environ.get("YIELD_WHILE")
 
 
@@ -69,7 +73,7 @@ if YIELD_WHILE:
 server = Server(
     "promising",
     store=store,
-    limits=Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=2.0),
+    limits=Limits(lease_seconds=LONG_LEASE_SECONDS, drain_timeout=2.0),
     secrets=["a secret of the promising"],
 )
 
@@ -109,31 +113,34 @@ async def journey(ctx: Context) -> str:
 
 
 @server.tool(task="optional", poll_interval=0.05)
-async def slow(seconds: float, ctx: Context) -> str:
-    """Wait between two steps."""
+async def slow(path: str, ctx: Context) -> str:
+    """Wait for a file between two steps."""
     await ctx.step(happen, "began")
-    await asyncio.sleep(seconds)
+    await until(Path(path).exists, within=FOREVER)
     await ctx.step(happen, "ended")
     return "slow"
 
 
 @server.tool(task="optional", poll_interval=0.05)
-async def drip(seconds: float, ctx: Context) -> str:
-    """Wait between two steps, and report progress."""
-    await ctx.emit("1")
-    await ctx.step(happen, "began")
-    await ctx.emit("2")
-    await asyncio.sleep(seconds)
-    await ctx.emit(f"3 @{os.getpid()}")
-    await ctx.step(happen, "ended")
-    await ctx.emit(f"4 @{os.getpid()}")
+async def drip(path: str, ctx: Context) -> str:
+    """Wait for a file between two steps, and report progress."""
+    try:
+        await ctx.emit("1")
+        await ctx.step(happen, "began")
+        await ctx.emit("2")
+        await until(Path(path).exists, within=FOREVER)
+        await ctx.emit(f"3 @{os.getpid()}")
+        await ctx.step(happen, "ended")
+        await ctx.emit(f"4 @{os.getpid()}")
+    finally:
+        happen(f"left {os.getpid()}")
     return "slow"
 
 
 @server.tool(task="optional", resume=False)
-async def fragile(seconds: float) -> str:
+async def fragile() -> str:
     """Cannot be run again."""
-    await asyncio.sleep(seconds)
+    await forever()
     return "fragile"
 
 
@@ -145,9 +152,9 @@ async def deadly() -> str:
 
 
 @server.tool(task="optional", poll_interval=0.05, max_attempts=3)
-async def nap(seconds: float) -> str:
-    """Sleep, without a step that would show progress."""
-    await asyncio.sleep(seconds)
+async def nap(path: str) -> str:
+    """Wait for a file, without a step that would show progress."""
+    await until(Path(path).exists, within=FOREVER)
     return "napped"
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psutil
 
-__all__ = ["hold", "shared_folder"]
+__all__ = ["hold"]
 
 SECONDS_TO_END = 30
 ATTEMPTS = 10
@@ -51,11 +51,6 @@ def hold() -> Path:
     os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
     os.environ["PATH"] = f"{os.environ['PATH']}{os.pathsep}{folder}"
     return folder
-
-
-def shared_folder() -> Path:
-    """Return the folder that all workers of pytest share, and that is gone after the last of them."""
-    return hold().parent if "PYTEST_XDIST_WORKER" in os.environ else hold()
 
 
 def started_in(folder: str) -> list[psutil.Process]:

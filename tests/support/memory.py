@@ -11,6 +11,7 @@ from typing import Any
 
 from antiphon import Server
 from antiphon.transport.server.stream_connection import StreamConnection
+from tests.support.polling import DEADLINE
 from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
 
 
@@ -42,7 +43,7 @@ class InMemory:
             given["_meta"] = {**version, **meta}
         frame = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": given}
         self.connection.receive(json.dumps(frame))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(DEADLINE):
             return await answer
 
     async def result(

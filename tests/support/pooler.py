@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 from tests.support.postgres import Postgres
 from tests.support.process import free_port
 
@@ -215,6 +215,6 @@ async def pgbouncer(database: Postgres, *, shares: bool) -> AsyncIterator[int]:
 
 
 def _accepts(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), DEADLINE):
         return True
     return False

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.polling import DEADLINE, wait_until
 from tests.support.process import free_port
 
 SETTINGS = {
@@ -22,7 +22,9 @@ SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "64MB",
     "synchronous_commit": "on",
+    "fsync": "off",  # what a server has written outlives the server, though not the machine
 }
+READY = "database system is ready to accept connections"
 
 
 class Postgres:
@@ -61,8 +63,9 @@ class Postgres:
     def start(self) -> None:
         """Start the server, and wait until it responds."""
         settings = [word for pair in self._settings.items() for word in ("-c", "=".join(pair))]
+        before = len(self._log.read_text()) if self._log.exists() else 0
         with self._log.open("ab") as sink:
-            self._process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 [self._binary, "-D", self._data, "-h", "127.0.0.1", "-p", str(self.port), *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
@@ -71,11 +74,8 @@ class Postgres:
                 start_new_session=True,
                 cwd="/",
             )
-        deadline = time.monotonic() + 30
-        while not self.answers():
-            assert self._process.poll() is None, self._log.read_text()
-            assert time.monotonic() < deadline, self._log.read_text()
-            time.sleep(0.05)
+        wait_until(lambda: READY in self._log.read_text()[before:] or process.poll() is not None)
+        assert process.poll() is None, self._log.read_text()
 
     def answers(self) -> bool:
         """Return whether the server accepts connections."""
@@ -92,14 +92,14 @@ class Postgres:
             with suppress(psutil.NoSuchProcess):
                 one.kill()
         self._process.wait()
-        _, left = psutil.wait_procs(family, timeout=10)
+        _, left = psutil.wait_procs(family, timeout=DEADLINE)
         assert not left
 
     def stop(self) -> None:
         """Stop the server at once, with an orderly shutdown."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(20)
+            self._process.wait(DEADLINE)
 
 
 @contextmanager

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import antiphon
 from tests.support.fork_server import PythonProcess, start_process
+from tests.support.polling import DEADLINE, wait_until
 
 ROOT = Path(__file__).parent.parent.parent
 SERVERS = Path(__file__).parent / "servers"
@@ -115,7 +115,7 @@ def end(process: PythonProcess | subprocess.Popen[Any]) -> None:
     if process.poll() is None:
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
@@ -123,12 +123,12 @@ def end(process: PythonProcess | subprocess.Popen[Any]) -> None:
 
 def wait_for(server: ServerProcess, within: float) -> None:
     """Wait until a server accepts connections."""
-    deadline = time.monotonic() + within
-    while True:
+
+    def accepts() -> bool:
         assert server.process.poll() is None, f"the server ended at once:\n{server.log}"
-        try:
-            socket.create_connection(("127.0.0.1", server.port), 1).close()
-            return
-        except OSError:
-            assert time.monotonic() < deadline, f"the server does not answer:\n{server.log}"
-            time.sleep(0.05)
+        with contextlib.suppress(OSError):
+            socket.create_connection(("127.0.0.1", server.port), within).close()
+            return True
+        return False
+
+    wait_until(accepts, within)

@@ -69,7 +69,7 @@ async def test_an_inactive_token_is_not_asked_about_again_at_once(issuer: TestIs
 async def test_so_many_inactive_tokens_are_remembered(
     issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(introspection, "_MAX_INACTIVE", 2)
+    monkeypatch.setattr(introspection, "MAX_INACTIVE", 2)
     tokens = introspecting(issuer)
     for token in ("first", "second", "third", "third", "second", "first"):
         with pytest.raises(Unauthorized):
@@ -117,8 +117,8 @@ def test_the_secret_is_not_shown() -> None:
 async def test_invented_tokens_delay_a_valid_one_and_do_not_stop_it(
     issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(introspection, "_MAX_REQUESTS", 2)
-    monkeypatch.setattr(introspection, "_MAX_WAITING", 20)
+    monkeypatch.setattr(introspection, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(introspection, "MAX_WAITING", 20)
     tokens = introspecting(issuer)
     issuer.active["valid"] = active()
     invented = [identify(tokens, f"invented-{number}") for number in range(20)]

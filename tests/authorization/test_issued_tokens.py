@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from joserfc.errors import UnsupportedAlgorithmError
 
-from antiphon import Context, InvalidRequest, IssuedTokens, Principal, Server, Unauthorized
-from antiphon.authorization.jwt_verifier import _Registry
-from tests.support.issuer import RESOURCE, TestIssuer, identify, issuing, new_key, unsigned
+from antiphon import Context, InvalidRequest, IssuedTokens, Principal, Server, Unauthorized, wall_clock
+from antiphon.authorization.jwt_verifier import Registry
+from tests.support.issuer import RESOURCE, TestIssuer, identify, is_cached, issuing, new_key, unsigned
 from tests.support.serving import WAYS
 from tests.support.speakers import Modern
 
@@ -258,8 +258,10 @@ async def test_a_malformed_header_gets_400(credentials: str) -> None:
     assert 'error="invalid_request"' in dict(raised.value.headers)["www-authenticate"]
 
 
-async def test_an_earlier_expiry_of_the_principal_counts(issuer: TestIssuer) -> None:
-    expires_at = time.time() - 1
+async def test_an_earlier_expiry_of_the_principal_counts(
+    issuer: TestIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expires_at = wall_clock.now() - 1
     tokens = IssuedTokens(
         issuer.url,
         resource=RESOURCE,
@@ -268,9 +270,11 @@ async def test_an_earlier_expiry_of_the_principal_counts(issuer: TestIssuer) -> 
     )
     token = issuer.token()
     assert "has expired" in str(await refusal(tokens, token))
-    expires_at = time.time() + 300
+    expires_at = wall_clock.now() + 300
     assert (await identify(tokens, token)).expires_at == expires_at
-    assert [until for _, until, _ in tokens._cache._principals.values()] == [expires_at]
+    for passed, cached in ((200, True), (400, False)):
+        monkeypatch.setattr(wall_clock, "ahead", passed)
+        assert is_cached(tokens, token) == cached
 
 
 async def test_no_principal_of_one_issuer_has_the_id_of_another_principal() -> None:
@@ -286,7 +290,7 @@ async def test_no_principal_of_one_issuer_has_the_id_of_another_principal() -> N
 
 
 def test_the_library_that_verifies_signatures_knows_the_accepted_algorithms_alone() -> None:
-    registry = _Registry(["ES256"])
+    registry = Registry(["ES256"])
     assert registry.get_alg("ES256").name == "ES256"
     for name in ("none", "HS256", "RS256", "unknown"):
         with pytest.raises(UnsupportedAlgorithmError):

@@ -11,13 +11,13 @@ import argparse
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
 from tests.fuzz.targets import names
+from tests.support.polling import Stopwatch
 from tests.support.process import ROOT, environment
 
 GRACE_SECONDS = 120.0
@@ -58,7 +58,7 @@ def _engines(wanted: str) -> Sequence[str]:
 def _run(name: str, engines: Sequence[str], seconds: float) -> bool:
     """Run one target with each engine; return whether it failed, and print how."""
     for engine in engines:
-        started = time.monotonic()
+        took = Stopwatch()
         command = [sys.executable, "-m", "tests.fuzz.one", name, engine, str(seconds)]
         try:
             done = subprocess.run(
@@ -78,7 +78,7 @@ def _run(name: str, engines: Sequence[str], seconds: float) -> bool:
             output = kept.decode(errors="replace") if isinstance(kept, bytes) else kept or ""
             failed, output = True, f"{output}\nThe target did not end."
         summary = output.strip().rpartition("\n")[2] if not failed else "FAILED"
-        print(f"{name}, {engine}: {summary} ({time.monotonic() - started:.0f} s)", flush=True)
+        print(f"{name}, {engine}: {summary} ({took.seconds:.0f} s)", flush=True)
         if failed:
             print(output[-8000:], flush=True)
             return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, Verbosity
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from tests.fuzz.targets import load
+from tests.support.polling import Stopwatch
 
 # Nothing here may import the library: Atheris instruments only modules that it imports itself.
 FOLDER = Path(__file__).parent.parent.parent / ".fuzz"
@@ -45,8 +45,8 @@ def main() -> None:
 
 def _draw(target: Callable[[], Any], seconds: float) -> None:
     """Run a target with random examples, those that failed before first."""
-    until, rounds = time.monotonic() + seconds, 0
-    while rounds == 0 or time.monotonic() < until:
+    took, rounds = Stopwatch(), 0
+    while rounds == 0 or took.seconds < seconds:
         target()
         rounds += 1
     print(f"{rounds * EXAMPLES} examples")
@@ -63,7 +63,7 @@ def _mutate(name: str, seconds: float) -> None:
     corpus.mkdir(parents=True, exist_ok=True)
     failed: list[BaseException] = []
     count = 0
-    until = time.monotonic() + seconds
+    took = Stopwatch()
     use = target.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
 
     def one(data: bytes) -> None:
@@ -73,7 +73,7 @@ def _mutate(name: str, seconds: float) -> None:
             use(data)
         except Exception as error:
             failed.append(error)
-        if failed or time.monotonic() > until:
+        if failed or took.seconds > seconds:
             _finish(target, failed, count, corpus)
 
     options = [f"-timeout={LONGEST_EXAMPLE_SECONDS}", "-rss_limit_mb=2048", "-verbosity=0", "-len_control=20"]

@@ -85,7 +85,7 @@ class Both:
 
     def __init__(self, build: Callable[[], Server]) -> None:
         self.fast, self.full = Served(build()), Served(build())
-        self.full.app.endpoint._dialects._fast_paths.clear()
+        self.full.app.endpoint.dialects.fast_paths.clear()
         for meta in (META, ELICITING, STREAMING):  # the fast path takes a `_meta` that it has seen before
             self.send(HEADERS, bare(meta))
 

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from joserfc import jws
-from joserfc.jwk import ECKey
 
-from antiphon import InvalidRequest, IssuedTokens, Principal, Unauthorized
+from antiphon import InvalidRequest, IssuedTokens, Issuer, Principal, Unauthorized
+from antiphon.authorization import key_cache
 from tests.fuzz.strategies import JSON_VALUES, near, target
 from tests.support.issuer import RESOURCE, new_key, unsigned
 
@@ -37,19 +38,21 @@ VALID = signed(CLAIMS)
 
 def accepts(credentials: str) -> Principal | None:
     """Return the principal of an Authorization header, or `None` if it is refused."""
-    tokens = IssuedTokens(ISSUER, resource=RESOURCE, leeway=0)
-    cache = tokens._jwts._keys[ISSUER]
-    cache._keys = {"ours": [ECKey.import_key(KEY.as_dict(private=False))]}
-    cache._fetched = cache._attempted = time.monotonic()
+    tokens = IssuedTokens(Issuer(ISSUER, jwks_uri=f"{ISSUER}/jwks"), resource=RESOURCE, leeway=0)
 
     async def ask() -> Principal:
         found = tokens({"authorization": credentials})
         return await found if inspect.isawaitable(found) else found
 
-    try:
-        return asyncio.run(ask())
-    except (Unauthorized, InvalidRequest):
-        return None
+    async def fetch(url: str, **options: Any) -> dict[str, Any]:
+        return {"keys": [KEY.as_dict(private=False)]}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_cache, "fetch_document", fetch)
+        try:
+            return asyncio.run(ask())
+        except (Unauthorized, InvalidRequest):
+            return None
 
 
 @st.composite

@@ -29,6 +29,6 @@ def shown(answer: Answer) -> Any:
 
 
 def test_the_plainest_call_does_take_the_fast_path() -> None:
-    dialects = both.fast.app.endpoint._dialects
+    dialects = both.fast.app.endpoint.dialects
     assert dialects.glance(bare(META), HEADERS) is not None
-    assert both.full.app.endpoint._dialects.glance(bare(META), HEADERS) is None
+    assert both.full.app.endpoint.dialects.glance(bare(META), HEADERS) is None

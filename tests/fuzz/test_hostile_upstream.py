@@ -296,8 +296,7 @@ async def play(version: str, way: str, position: int, callers: list[Caller], ste
                 calls = [call for caller in callers for call in caller.calls]
                 ended = await asyncio.gather(*calls, return_exceptions=True)
                 assert all(each is None or isinstance(each, asyncio.CancelledError) for each in ended), ended
-                while not await is_calm(clients["ada"], gateway, victims):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+                await until(lambda: is_calm(clients["ada"], gateway, victims), DEADLINE)
             for caller in callers:
                 await check(clients[caller.name], caller, victims)
                 assert not caller.wrong, caller.wrong
@@ -335,7 +334,7 @@ async def take(
         case "drop":
             hostile.drop()
         case "wait":
-            await asyncio.sleep(0.02)
+            await turns(100)
         case "check":
             await check(clients[given[0]], callers[given[0]], victims)
 

@@ -46,15 +46,15 @@ def read(chunks: Sequence[bytes]) -> tuple[Any, ...]:
     wire, free = Wire(), list[Connection]()
     connection = Connection(free.append, lambda lost: None)
     connection.connection_made(wire)
-    response = connection._response = Response(connection)
+    response = connection.response = Response(connection)
     for chunk in chunks:
         if not wire.is_aborted:
             connection.data_received(chunk)
-    is_whole, headers = response.is_complete, dict(response._headers)
+    is_whole, headers = response.is_complete, dict(response.headers)
     connection.eof_received()
     connection.connection_lost(None)
     assert response.is_complete or response.failure is not None  # nobody waits for ever
-    body = b"".join(response._pieces)
+    body = b"".join(response.pieces)
     assert not (is_whole and wire.is_aborted and response.failure is None and free)
     if response.failure is not None and not response.is_complete:
         return ("failed",)

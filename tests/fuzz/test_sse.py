@@ -82,7 +82,7 @@ def test_the_decoder_keeps_no_more_than_its_limit(chunks: Sequence[bytes], limit
             decoder.feed(chunk)
         except BadAnswer:
             return
-        assert len(decoder._buffer) + sum(len(line) for line in decoder._data) <= limit
+        assert decoder.unfinished <= limit
 
 
 @target
@@ -109,7 +109,7 @@ def test_a_resumed_stream_has_every_event_after_the_last_one_or_is_refused(
     buffer = EventBuffer(limits, account)
     written = [buffer.add(data) for data in sent]
     buffer.end()
-    kept = [event for _, event in buffer._events]
+    kept = [event for _, event in buffer.events]
     assert len(kept) <= events
     assert len(kept) <= 1 or sum(map(len, kept)) <= size
     assert sum(map(len, kept)) <= budget.reserved <= memory

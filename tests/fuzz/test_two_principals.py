@@ -26,7 +26,7 @@ some = settings(max_examples=target.max_examples // 10)
 """Fewer examples: each has a server of its own, with real connections."""
 DEADLINE = 30.0
 """How long anything may take before it counts as blocked by the other caller."""
-IMPATIENT = 5.0
+IMPATIENT = 30.0
 """How long the greedy caller waits for anything before it does something else."""
 WITHIN = 2
 """How many things of a kind are within the share of a caller, whatever else it has."""

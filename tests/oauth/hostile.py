@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,6 +9,7 @@ from aiohttp import web
 
 from antiphon import Client, MemoryLogins, OAuth
 from antiphon.client.oauth.issuer_requests import MAX_DOCUMENT_BYTES
+from tests.support.loop_time import LoopTime
 
 
 class Hostile:
@@ -53,7 +53,7 @@ class Hostile:
                 return web.json_response({"error": "invalid_client"}, status=401)
             return web.json_response(self.token)
         if "/slow/" in request.path:
-            await asyncio.sleep(0.2)
+            LoopTime.here().advance(200)
         if request.path == "/large":
             return web.Response(body=b"[" * (MAX_DOCUMENT_BYTES + 1))
         if request.path == "/elsewhere":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -43,12 +42,15 @@ class Door:
         self._accepted = "first"
         self._expires_at: float | None = time.time() - 10  # so that every stream ends at once
         self.refusals = 0
+        self.session = ""
+        """The session of the last request that had one."""
         issuer.token["access_token"] = self._accepted
 
     def __call__(self, headers: Mapping[str, str]) -> Principal:
         if headers.get("authorization") != f"Bearer {self._accepted}":
             self.refusals += 1
             raise Unauthorized(challenge=self.protected_resource.challenge())
+        self.session = headers.get("mcp-session-id", self.session)
         return Principal("ada", expires_at=self._expires_at)
 
     def change(self) -> None:
@@ -69,10 +71,12 @@ class Scene:
 
     async def until_a_change_comes(self) -> None:
         """Change a resource until the client sees it."""
-        async with asyncio.timeout(30):
-            while not any(isinstance(each, ResourceUpdated) and not each.assumed for each in self.seen):
-                self.server.notify_resource_updated(ADDRESS)
-                await asyncio.sleep(0.02)
+
+        def has_come() -> bool:
+            self.server.notify_resource_updated(ADDRESS)
+            return any(isinstance(each, ResourceUpdated) and not each.assumed for each in self.seen)
+
+        await until(has_come)
 
 
 @pytest.fixture
@@ -164,8 +168,8 @@ async def test_a_server_that_has_lost_the_session_and_refuses_the_token_gets_bot
 ) -> None:
     auth = OAuth(store=scene.store, open_browser=hostile.approve)
     async with Client(scene.url, auth=auth, protocol="2025-11-25") as client:
-        session = client._connection.channel._session  # type: ignore[attr-defined]
-        headers = {"authorization": "Bearer first", "mcp-session-id": session}
+        await client.ping()
+        headers = {"authorization": "Bearer first", "mcp-session-id": scene.door.session}
         port = int(scene.url.split(":")[2].partition("/")[0])
         assert (await http.request(port, "DELETE", headers, path="/mcp")).status == 204
         scene.door.change()

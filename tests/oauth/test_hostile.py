@@ -331,8 +331,8 @@ async def test_discovery_has_a_deadline_of_its_own(hostile: Hostile) -> None:
     """Each document comes in time, and all of them together do not."""
     slow = [f"{hostile.url}/slow/{number}" for number in range(10)]
     hostile.resource["authorization_servers"] = slow
-    with pytest.raises(AuthorizationFailed, match=r"were not there within 0\.9 s"):
-        await hostile.connect(request_timeout=0.3)
+    with pytest.raises(AuthorizationFailed, match="were not there within 900 s"):
+        await hostile.connect(request_timeout=300)
     assert len([path for path in hostile.requests if "slow" in path]) < 3 * len(slow)
 
 
@@ -349,8 +349,8 @@ async def test_the_scopes_of_silent_step_ups_are_bounded(hostile: Hostile) -> No
             break
         count += 1
     assert count == 20
-    assert session._login is not None
-    assert len(session._login.scopes) <= 200
+    assert session.login is not None
+    assert len(session.login.scopes) <= 200
 
 
 @pytest.mark.parametrize("kind", [None, "urn:ietf:params:oauth:token-type:access_token"])
@@ -378,9 +378,9 @@ async def test_a_refresh_does_not_replace_a_newer_login(hostile: Hostile) -> Non
     hostile.token = {"access_token": "refreshed", "token_type": "Bearer", "expires_in": 600}
     async with store.locked(f"{hostile.url}/mcp"):
         refreshing = asyncio.ensure_future(session.headers("POST"))
-        await until(lambda: session._renewing is not None)
+        await until(lambda: session.renewing is not None)
         newer = msgspec.structs.replace(store.all()[0], access_token="newer", expires_at=None)
-        logging_in = asyncio.ensure_future(session._keep_new(newer))
+        logging_in = asyncio.ensure_future(session.keep_new(newer))
         await turns()
     await asyncio.gather(refreshing, logging_in)
     assert [login.access_token for login in store.all()] == ["newer"]
@@ -396,6 +396,6 @@ async def stale_session(hostile: Hostile) -> tuple[OAuthSession, MemoryLogins]:
     store.save(msgspec.structs.replace(login, expires_at=None))
     session = OAuth(store=store).authorization(url, http_client)
     await session.headers("POST")
-    session._login = login
+    session.login = login
     store.save(login)
     return session, store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -15,7 +14,7 @@ from antiphon.client import subscriptions
 from antiphon.client.oauth import background_logins
 from antiphon.transport.client import http_response
 from tests.oauth.hostile import Hostile
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.web import answering
 
 _ENOUGH = 12
@@ -88,7 +87,7 @@ class Nagging(Hostile):
         while not self.closes_streams:
             count += 1
             await _send(response, {"id": f"q{count}", **self.question})
-            await asyncio.sleep(0.01)
+            await turns(10)
         return response
 
     async def _subscription(self, request: web.Request, message: dict[str, Any]) -> web.StreamResponse:
@@ -163,7 +162,7 @@ async def test_recoveries_of_a_session_ask_a_person_once(nagging: Nagging) -> No
 async def test_a_person_who_logs_in_may_be_asked_again_after_a_pause(
     nagging: Nagging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background_logins, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(background_logins, "FIRST_PAUSE_SECONDS", 0.01)
     nagging.closes_streams = True
     async with connect(nagging) as client:
         await client.subscribe("notes://today")

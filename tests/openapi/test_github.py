@@ -32,7 +32,7 @@ def document() -> dict[str, Any]:
 def converted(document: dict[str, Any], **options: Any) -> tuple[dict[str, Tool], int]:
     """The tools of a server for a document, and how many schemas were converted for it."""
     count = 0
-    convert = SchemaConverter._convert
+    convert = SchemaConverter.convert_part
 
     def counting(self: SchemaConverter, schema: Any, depth: int) -> Any:
         nonlocal count
@@ -40,7 +40,7 @@ def converted(document: dict[str, Any], **options: Any) -> tuple[dict[str, Tool]
         return convert(self, schema, depth)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SchemaConverter, "_convert", counting)
+        patch.setattr(SchemaConverter, "convert_part", counting)
         return Server.from_openapi(document, **options).engine.registry.tools, count
 
 

@@ -312,7 +312,7 @@ def test_keywords_of_another_type_are_left_out() -> None:
 
 
 def test_every_charset_is_one_that_python_has() -> None:
-    for charset in answers._CHARSETS:
+    for charset in answers.CHARSETS:
         b"".decode(charset)
 
 

@@ -15,8 +15,9 @@ server.add_extension(TasksExtension())
 
 @server.tool(task=True)
 async def sleep(seconds: float) -> str:
-    """Take a while."""
-    await asyncio.sleep(seconds)
+    """Take a while; for ever if it is a second or more."""
+    if seconds >= 1:
+        await asyncio.Event().wait()
     return "Done."
 
 

@@ -28,11 +28,12 @@ def fail() -> str:
 
 @server.tool()
 async def slow(seconds: float, ctx: Context) -> str:
-    """Take a while, in three steps."""
+    """Take a while, in three steps; for ever if it is a second or more."""
     await ctx.info("Starting.")
     for step in range(3):
         await ctx.report_progress(step + 1, 3, f"Step {step + 1}")
-        await anyio.sleep(seconds / 3)
+        if seconds >= 1:
+            await anyio.Event().wait()
     return "Done."
 
 

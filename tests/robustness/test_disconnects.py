@@ -11,7 +11,7 @@ import pytest
 from antiphon import Context, Server
 from tests.robustness.load import idle, reached
 from tests.support import http
-from tests.support.polling import turns, until
+from tests.support.polling import forever, turns, until
 from tests.support.process import ServerProcess
 from tests.support.serving import serving
 from tests.support.speakers import Bare, Modern, Session, Speaker
@@ -34,7 +34,9 @@ class Counted:
                 if chatty:
                     await ctx.info("x" * 1000)
                     await ctx.progress(self.begun)
-                await asyncio.sleep(0.01)
+                    await turns()
+                else:
+                    await forever()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise

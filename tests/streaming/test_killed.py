@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from antiphon import Client
 from antiphon.client import Elicitation
 from antiphon.client.tasks import requests
 from antiphon.store import open_store
+from antiphon.store.contract import Store
 from tests.promises.speaking import reach
 from tests.streaming.planting import planted
 from tests.streaming.speaking import (
@@ -184,12 +186,14 @@ async def test_taking_up_a_task_that_has_said_much_costs_little_memory(tmp_path:
         await store.open()
         await planted(store, batches, ended=False, width=200_000, name=name)
         with place.serving() as server:
-            async with asyncio.timeout(60):
-                while await store.count("ready"):  # noqa: ASYNC110 - nobody tells that nothing is left
-                    await asyncio.sleep(0.02)
+            await until(partial(_has_ended, store))
             peaks.append(server.peak)
         await store.close()
     assert peaks[1] - peaks[0] < 30_000_000, "it has kept what was said"
+
+
+async def _has_ended(store: Store) -> bool:
+    return not await store.count("ready")
 
 
 def _going_on(client: Any, id: str, after: int) -> Any:

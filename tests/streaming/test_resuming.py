@@ -51,11 +51,13 @@ async def begun(client: Speaker, tool: str, **arguments: Any) -> str:
 
 async def reaching(client: Speaker, id: str, number: int) -> None:
     """Wait until a task has this many segments."""
-    async with asyncio.timeout(60):
-        while not numbered((await after(client, id, number - 1 or 1)).frames):
-            if number == 1 and (await after(client, id, 1)).result["isComplete"]:
-                return
-            await asyncio.sleep(0.01)
+
+    async def has_come() -> bool:
+        if numbered((await after(client, id, number - 1 or 1)).frames):
+            return True
+        return number == 1 and bool((await after(client, id, 1)).result["isComplete"])
+
+    await until(has_come)
 
 
 # lastSeqNr

@@ -38,7 +38,7 @@ from tests.streaming.speaking import (
 from tests.streaming.tooling import Studio
 from tests.support.polling import until
 from tests.support.process import free_port
-from tests.support.proxy import RoundRobin, round_robin
+from tests.support.proxy import round_robin
 from tests.support.speakers import Bare, Session, Speaker
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -171,16 +171,11 @@ async def test_06_our_client_resumes_by_itself(port: int, studio: Studio, versio
             studio.allow(3)
             while not seen or seen[-1] < reached:
                 seen.append((await anext(stream)).number)
-            _cut(line)
+            line.cut()
         seen += [segment.number async for segment in stream]
         assert seen == list(range(1, 10))
         assert stream.result.text.split() == [str(n) for n in range(1, 10)]
     assert studio.ran["gated"] == 1
-
-
-def _cut(line: RoundRobin) -> None:
-    for task in tuple(line._tasks):
-        task.cancel()
 
 
 async def test_07_streaming_mode_gap_detection(client: Speaker) -> None:

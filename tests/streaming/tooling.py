@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from antiphon import Context, Failure, InvalidParams, Limits, Principal, Server
 from antiphon.store.contract import Store
 from tests.promises.tooling import store_of
+from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.serving import Address, serving
 
 
@@ -33,7 +34,7 @@ class Studio:
     def __init__(self, store: Store, **options: Any) -> None:
         self.store = store
         self.forget()
-        options.setdefault("limits", Limits(lease_seconds=2.0, drain_timeout=0.2))
+        options.setdefault("limits", Limits(lease_seconds=LONG_LEASE_SECONDS, drain_timeout=0.2))
         self.server = Server(
             "studio", store=store, secrets=["a secret of the studio"], authenticate=authenticate, **options
         )

@@ -89,6 +89,14 @@ def issuing(path: str = "") -> AbstractAsyncContextManager[TestIssuer]:
     return answering(lambda port: TestIssuer(port, path))
 
 
+def is_cached(tokens: IssuedTokens, token: str) -> bool:
+    """Return whether a token is known: then its principal is there at once."""
+    found = tokens({"authorization": f"Bearer {token}"})
+    if inspect.iscoroutine(found):
+        found.close()
+    return isinstance(found, Principal)
+
+
 def new_key(id: str, kind: str = "EC") -> Key:
     """Return a new signing key, for ES256 or RS256."""
     parameters: Any = {"kid": id, "use": "sig"}

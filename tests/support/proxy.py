@@ -21,10 +21,14 @@ class RoundRobin:
         self._next = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def close(self) -> None:
-        """Stop forwarding, and close all connections."""
+    def cut(self) -> None:
+        """Close the connections that are open now."""
         for task in self._tasks:
             task.cancel()
+
+    async def close(self) -> None:
+        """Stop forwarding, and close all connections."""
+        self.cut()
         if self._tasks:
             await asyncio.wait(self._tasks)
 

@@ -23,11 +23,11 @@ __all__ = ["Introspection"]
 
 logger = logging.getLogger("antiphon")
 
-_MAX_REQUESTS = 64
+MAX_REQUESTS = 64
 """How many tokens are introspected at once. Callers can invent any number of tokens."""
-_MAX_WAITING = 1024
+MAX_WAITING = 1024
 """How many further tokens wait for their turn. More are refused."""
-_MAX_INACTIVE = 4096
+MAX_INACTIVE = 4096
 """How many hashes of inactive tokens are remembered."""
 
 Verified = tuple[dict[str, Any], float]
@@ -91,7 +91,7 @@ class Introspection:
         """Introspect a token. Calls with the same token at the same time share a request."""
         request = self._requests.get(key)
         if request is None or request.get_loop() is not asyncio.get_running_loop():
-            if len(self._requests) >= _MAX_REQUESTS + _MAX_WAITING:
+            if len(self._requests) >= MAX_REQUESTS + MAX_WAITING:
                 raise IssuerUnavailable("too many tokens are being introspected")
             request = self._requests[key] = asyncio.create_task(self._introspect_in_turn(token))
             request.add_done_callback(lambda done: self._forget(key, done))
@@ -102,7 +102,7 @@ class Introspection:
         loop = asyncio.get_running_loop()
         turns = self._turns.get(loop)
         if turns is None:
-            turns = self._turns[loop] = asyncio.Semaphore(_MAX_REQUESTS)
+            turns = self._turns[loop] = asyncio.Semaphore(MAX_REQUESTS)
         try:
             async with asyncio.timeout(self._timeout):
                 await turns.acquire()
@@ -132,6 +132,6 @@ class Introspection:
             done.exception()  # the callers have it, unless all of them have disconnected
 
     def _remember_inactive(self, key: bytes) -> None:
-        if len(self._inactive) >= _MAX_INACTIVE:
+        if len(self._inactive) >= MAX_INACTIVE:
             del self._inactive[next(iter(self._inactive))]
         self._inactive[key] = time.monotonic() + self._cooldown

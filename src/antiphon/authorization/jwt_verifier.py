@@ -50,7 +50,7 @@ class _Source(msgspec.Struct):
     iss: str
 
 
-class _Registry(JWSRegistry):
+class Registry(JWSRegistry):
     """The rules of joserfc, without its limit on headers: some issuers send certificates in them."""
 
     max_header_length = 8 * 1024
@@ -80,7 +80,7 @@ class JwtVerifier:
         self._audiences = audiences
         self._algorithms = frozenset(algorithms)
         self._leeway = leeway
-        self._registry = _Registry(self._algorithms)
+        self._registry = Registry(self._algorithms)
 
     async def verify(self, token: str) -> tuple[dict[str, Any], float]:
         """Return the claims of a token, and when it expires.

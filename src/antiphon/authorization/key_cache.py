@@ -27,13 +27,13 @@ logger = logging.getLogger("antiphon")
 
 _MAX_KEYS = 100
 """How many keys of one issuer are cached. The others are ignored."""
-_REFRESH_AFTER_SECONDS = 600.0
+REFRESH_AFTER_SECONDS = 600.0
 """How old keys are when they are fetched again in the background."""
-_MAX_UNCHECKED_SECONDS = 1200.0
+MAX_UNCHECKED_SECONDS = 1200.0
 """How old keys are when a token waits until they are fetched again. The issuer may have withdrawn some."""
-_MAX_AGE_SECONDS = 24 * 3600.0
+MAX_AGE_SECONDS = 24 * 3600.0
 """How old keys may be while the issuer is unavailable."""
-_FIRST_RETRY_SECONDS = 2.0
+FIRST_RETRY_SECONDS = 2.0
 """The cooldown while there are no keys, so that a server which starts before its issuer waits for it."""
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 """The type of the key that an algorithm needs, by the first letters of the algorithm."""
@@ -59,13 +59,13 @@ class KeyCache:
         Raises `InvalidToken` if the issuer has no such key, and `IssuerUnavailable` if its keys are unknown.
         """
         age = self._age
-        if age > _MAX_AGE_SECONDS:
+        if age > MAX_AGE_SECONDS:
             await self._refresh()
-            if self._age > _MAX_AGE_SECONDS:
+            if self._age > MAX_AGE_SECONDS:
                 raise IssuerUnavailable(f"the keys of {self._issuer.url} are not available")
-        elif age > _MAX_UNCHECKED_SECONDS and not self._is_away:
+        elif age > MAX_UNCHECKED_SECONDS and not self._is_away:
             await self._refresh()
-        elif age > _REFRESH_AFTER_SECONDS:
+        elif age > REFRESH_AFTER_SECONDS:
             self._start_refresh()  # the keys at hand are used meanwhile
         key = self._find(key_id, algorithm)
         if key is None:
@@ -100,8 +100,8 @@ class KeyCache:
         if running is not None and not running.done() and running.get_loop() is asyncio.get_running_loop():
             return running
         now = time.monotonic()
-        has_keys = self._age <= _MAX_AGE_SECONDS
-        cooldown = self._cooldown if has_keys else min(self._cooldown, _FIRST_RETRY_SECONDS)
+        has_keys = self._age <= MAX_AGE_SECONDS
+        cooldown = self._cooldown if has_keys else min(self._cooldown, FIRST_RETRY_SECONDS)
         if now - self._attempted < cooldown:
             return None
         self._attempted = now
@@ -126,7 +126,7 @@ class KeyCache:
                     "The keys at hand are used for up to %g hours. Trying again.",
                     self._issuer.url,
                     error,
-                    _MAX_AGE_SECONDS / 3600,
+                    MAX_AGE_SECONDS / 3600,
                 )
 
     async def _discover_keys(self) -> str:

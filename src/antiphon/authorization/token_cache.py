@@ -10,7 +10,7 @@ from antiphon.model.identity import Principal
 __all__ = ["TokenCache", "token_digest"]
 
 
-_MAX_CHARACTERS = 8 * 1024 * 1024
+MAX_CHARACTERS = 8 * 1024 * 1024
 """How long the tokens may be in all whose principals are cached: their claims take memory."""
 
 
@@ -38,7 +38,7 @@ class TokenCache:
         if key in self._principals:
             self._evict(key)
         while self._principals and (
-            len(self._principals) >= self._max_tokens or self._characters + size > _MAX_CHARACTERS
+            len(self._principals) >= self._max_tokens or self._characters + size > MAX_CHARACTERS
         ):
             self._evict(next(iter(self._principals)))
         self._principals[key] = (principal, until, size)

@@ -38,7 +38,7 @@ _MAX_QUERY_FIELDS = 100
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
 _RELATION = re.compile(r"""\brel\s*=\s*["']?([^"';,]*)""", re.IGNORECASE)
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([A-Za-z0-9_.:-]+)""", re.IGNORECASE)
-_CHARSETS = frozenset(
+CHARSETS = frozenset(
     {
         *("utf-8", "utf8", "us-ascii", "ascii", "latin-1", "latin1", "koi8-r", "koi8-u"),
         *("utf-16", "utf-16le", "utf-16be", "utf-32", "utf-32le", "utf-32be"),
@@ -147,7 +147,7 @@ def _is_text(kind: str) -> bool:
 def _text(answer: Answer) -> str:
     found = _CHARSET.search(answer.content_type)
     charset = found[1].lower().replace("_", "-") if found else "utf-8"
-    return answer.body.decode(charset if charset in _CHARSETS else "utf-8", "replace")
+    return answer.body.decode(charset if charset in CHARSETS else "utf-8", "replace")
 
 
 def _block(answer: Answer, kind: str) -> str | Block:

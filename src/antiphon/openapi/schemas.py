@@ -172,7 +172,7 @@ class SchemaConverter:
         Raises `DefinitionError`.
         """
         self._found = references
-        return self._convert(schema, 0)
+        return self.convert_part(schema, 0)
 
     def with_definitions(self, schema: Schema, references: set[str]) -> Schema:
         """Return a converted schema with the `$defs` that it needs; raises `DefinitionError`."""
@@ -193,7 +193,8 @@ class SchemaConverter:
         self._definitions[name] = self.convert(self._document.at(reference), found)
         self._uses[name] = frozenset(found)
 
-    def _convert(self, schema: Any, depth: int) -> Any:
+    def convert_part(self, schema: Any, depth: int) -> Any:
+        """Convert a schema that stands at a depth of another one."""
         self._remaining -= 1
         if self._remaining < 0:
             raise DefinitionError(f"the document has more than {MAX_SCHEMA_NODES} schemas")
@@ -213,18 +214,18 @@ class SchemaConverter:
         self._add_plain(schema, converted)
         for keyword in _SINGLE:
             if isinstance(schema.get(keyword), Mapping | bool):
-                converted[keyword] = self._convert(schema[keyword], depth + 1)
+                converted[keyword] = self.convert_part(schema[keyword], depth + 1)
         for keyword in _LISTS:
             members = schema.get(keyword)
             if isinstance(members, list) and members:
-                converted[keyword] = [self._convert(member, depth + 1) for member in members]
+                converted[keyword] = [self.convert_part(member, depth + 1) for member in members]
         if isinstance(schema.get("items"), list) and schema["items"]:  # the form before 2020-12
-            converted["prefixItems"] = [self._convert(each, depth + 1) for each in schema["items"]]
+            converted["prefixItems"] = [self.convert_part(each, depth + 1) for each in schema["items"]]
         for keyword in _MAPPINGS:
             members = schema.get(keyword)
             if isinstance(members, Mapping):
                 converted[keyword] = {
-                    str(name): without_derived_title(str(name), self._convert(member, depth + 1))
+                    str(name): without_derived_title(str(name), self.convert_part(member, depth + 1))
                     for name, member in members.items()
                     if not self._is_hidden(member)
                 }

@@ -56,6 +56,11 @@ class Decoder:
         self._started = False
         self._skip_newline = False
 
+    @property
+    def unfinished(self) -> int:
+        """How much is kept of an event that is not complete."""
+        return len(self._buffer) + sum(map(len, self._data))
+
     def feed(self, chunk: bytes) -> list[Event]:
         """Add a chunk, and return the events that are complete; raises `BadAnswer`."""
         self._buffer += chunk

@@ -160,7 +160,7 @@ class Dialects:
         # A server may offer neither: then such a request is refused.
         self._newest_with_sessions = next(iter(self._with_sessions.values()), None)
         self._bare = next((self._all[row.name] for row in rows if row.for_bare_requests), None)
-        self._fast_paths = {
+        self.fast_paths = {
             name.encode(): dialect.read_plain_call
             for name, dialect in self._all.items()
             if dialect.has_fast_path
@@ -173,7 +173,7 @@ class Dialects:
     def glance(self, body: bytes | bytearray, headers: Mapping[bytes, bytes]) -> PlainCall | None:
         """Read the usual call of a tool in one step; `None` for a request that has to be read in full."""
         try:
-            read = self._fast_paths[headers[b"mcp-protocol-version"]]
+            read = self.fast_paths[headers[b"mcp-protocol-version"]]
         except KeyError:
             return None
         return read(body, headers)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+from pathlib import Path
 
 import uvicorn
+from tests.support.polling import until
 
 from antiphon import Context, Limits, Server
 
@@ -38,6 +40,18 @@ async def work(seconds: float, ctx: Context) -> str:
     finally:
         working -= 1
     return f"worked {seconds}"
+
+
+@server.tool
+async def hold(file: str) -> str:
+    """Work until there is a file."""
+    global working
+    working += 1
+    try:
+        await until(Path(file).exists)
+    finally:
+        working -= 1
+    return "released"
 
 
 @server.tool

@@ -8,7 +8,7 @@ from antiphon.transport.client.authorization import Authorizing
 
 __all__ = ["BackgroundLogins"]
 
-_FIRST_PAUSE_SECONDS = 300.0
+FIRST_PAUSE_SECONDS = 300.0
 _LONGEST_PAUSE_SECONDS = 4 * 3600.0
 
 
@@ -21,7 +21,7 @@ class BackgroundLogins:
     """
 
     def __init__(self) -> None:
-        self._pause = _FIRST_PAUSE_SECONDS
+        self._pause = FIRST_PAUSE_SECONDS
         self._allowed_at: dict[Authorizing, float] = {}
 
     def begin(self, kind: Authorizing) -> bool:
@@ -38,5 +38,5 @@ class BackgroundLogins:
 
     def reset(self) -> None:
         """Allow the next login at once."""
-        self._pause = _FIRST_PAUSE_SECONDS
+        self._pause = FIRST_PAUSE_SECONDS
         self._allowed_at.clear()

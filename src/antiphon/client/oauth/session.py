@@ -61,11 +61,11 @@ class OAuthSession:
         self._requests = requests
         self._problem = requests.problem_of_server()
         """Why no token may be sent to the server, if there is a reason."""
-        self._login: Login | None = None
+        self.login: Login | None = None
         self._has_looked = False
         self._is_stored = False
         """Whether the store has had this login. If it is gone, the user has logged out."""
-        self._renewing: asyncio.Task[bool] | None = None
+        self.renewing: asyncio.Task[bool] | None = None
         self._renew_at = 0.0
         self._authorizing = asyncio.Lock()
         self._prover: Prover | None = None
@@ -91,11 +91,11 @@ class OAuthSession:
 
     async def _valid_login(self) -> Login | None:
         """Return the login, which is refreshed before its token expires; `None` without one."""
-        login = self._login
+        login = self.login
         if login is None:
             if not self._has_looked:
                 self._has_looked = True
-                login = self._login = self._stored()
+                login = self.login = self._stored()
                 self._is_stored = login is not None
             if login is None:
                 return None
@@ -108,7 +108,7 @@ class OAuthSession:
                 self._renew(login)
             return login
         await asyncio.shield(self._renew(login))
-        return self._login
+        return self.login
 
     async def refused(self, refused: Refused) -> bool:
         """Return whether the request should be sent again, because there is another token now."""
@@ -118,7 +118,7 @@ class OAuthSession:
                 "In a private network that you trust, pass allow_private=True."
             )
         header, attempt, challenge = refused.header, refused.attempt, refused.challenge
-        login = self._login
+        login = self.login
         self.received(refused.nonce)
         if self._prover is not None and bearer_parameters(challenge).get("error") == "use_dpop_nonce":
             return attempt < _MAX_ATTEMPTS
@@ -129,7 +129,7 @@ class OAuthSession:
         if attempt == 0:
             stored = self._stored()
             if stored is not None and stored.header != header and _is_valid(stored):
-                self._login, self._is_stored = stored, True  # another process has logged in
+                self.login, self._is_stored = stored, True  # another process has logged in
                 self._background_logins.reset()
                 return True
             can_refresh = login is not None and login.refresh_token is not None
@@ -144,7 +144,7 @@ class OAuthSession:
 
     async def close(self) -> None:
         """Wait for a refresh that has begun: its tokens must be stored."""
-        task = self._renewing
+        task = self.renewing
         if task is not None and not task.done():
             await asyncio.wait({task})
 
@@ -152,7 +152,7 @@ class OAuthSession:
         header, challenge = refused.header, refused.challenge
         parameters = bearer_parameters(challenge)
         wanted = split_scopes(parameters.get("scope"))
-        held = set() if self._login is None else set(self._login.scopes)
+        held = set() if self.login is None else set(self.login.scopes)
         is_new = bool(set(wanted) - held - self._asked)
         if parameters.get("error") != "insufficient_scope" or not is_new:
             return False  # asking for the same scopes again would end in the same refusal
@@ -187,11 +187,11 @@ class OAuthSession:
         needed = set(challenged) if parameters.get("error") == "insufficient_scope" else set()
         async with self._authorizing:
             # Another request, or another process, may have got new tokens meanwhile.
-            for found in (self._login, self._stored()):
+            for found in (self.login, self._stored()):
                 is_other = found is not None and found.header != header
                 if found is not None and is_other and needed <= set(found.scopes) and _is_valid(found):
-                    self._is_stored = self._is_stored or found is not self._login
-                    self._login = found
+                    self._is_stored = self._is_stored or found is not self.login
+                    self.login = found
                     return True
             if background is not None and not self._background_logins.begin(background):
                 return False
@@ -199,7 +199,7 @@ class OAuthSession:
                 self._requests, self._url, parameters.get("resource_metadata"), self._settings.issuer
             )
             self._check_issuer(server.issuer.issuer)
-            held = () if self._login is None else self._login.scopes
+            held = () if self.login is None else self.login.scopes
             first = (*self._settings.scopes, *challenged) or server.scopes
             wanted = dict.fromkeys(scope for scope in (*held, *first) if scope != "offline_access")
             scopes = tuple(wanted)[:_MAX_SCOPES]
@@ -208,7 +208,7 @@ class OAuthSession:
                 LoginRequest(self._url, server, scopes, self._requests, self._store, prover)
             )
             self._asked.update(scopes)
-            await self._keep_new(login)
+            await self.keep_new(login)
             if background is None:
                 self._background_logins.reset()
             else:
@@ -220,8 +220,8 @@ class OAuthSession:
 
         Raises `AuthorizationFailed` if the server accepts no bearer tokens, and the issuer has no others.
         """
-        if self._login is not None and self._login.proof_key is not None:
-            return self._prover_of(self._login.proof_key)
+        if self.login is not None and self.login.proof_key is not None:
+            return self._prover_of(self.login.proof_key)
         is_required = server.requires_proofs or offered == {"dpop"}
         if not is_required and "dpop" not in offered:
             return None
@@ -257,12 +257,12 @@ class OAuthSession:
             )
 
     def _stored(self) -> Login | None:
-        is_unused = not self._settings.reuses_login and self._login is None
+        is_unused = not self._settings.reuses_login and self.login is None
         if is_unused or self._problem is not None:
             return None
         return self._store.find(self._url, client_id=self._grant.client_id, issuer=self._settings.issuer)
 
-    async def _keep_new(self, login: Login) -> None:
+    async def keep_new(self, login: Login) -> None:
         """Keep the login of a person. A refresh of the login before must not be stored after it."""
         async with contextlib.AsyncExitStack() as stack:
             # Without the lock, the person need not log in again. `_keep` logs it if the store cannot be used.
@@ -271,7 +271,7 @@ class OAuthSession:
             self._keep(login)
 
     def _keep(self, login: Login) -> None:
-        self._login = login
+        self.login = login
         try:
             self._store.save(login)
             self._is_stored = True
@@ -283,7 +283,7 @@ class OAuthSession:
             )
 
     def _forget(self, login: Login) -> None:
-        self._login = None
+        self.login = None
         try:
             self._store.remove(login)
         except OSError as error:
@@ -291,27 +291,27 @@ class OAuthSession:
 
     def _renew(self, login: Login) -> asyncio.Task[bool]:
         """Return the task that replaces a login; its result is whether it could."""
-        if self._renewing is None or self._renewing.done():
+        if self.renewing is None or self.renewing.done():
             # If the issuer is away, a token that is still valid is refreshed a little later.
             self._renew_at = asyncio.get_running_loop().time() + _RETRY_SECONDS
-            self._renewing = asyncio.create_task(self._renewed(login))
-            self._renewing.add_done_callback(_log_failure)
-        return self._renewing
+            self.renewing = asyncio.create_task(self._renewed(login))
+            self.renewing.add_done_callback(_log_failure)
+        return self.renewing
 
     async def _renewed(self, old: Login) -> bool:
         async with contextlib.AsyncExitStack() as stack:
             with contextlib.suppress(OSError):  # a login that cannot be stored has no other process
                 await stack.enter_async_context(self._store.locked(self._url))
-            if self._login is not None and self._login.access_token != old.access_token:
+            if self.login is not None and self.login.access_token != old.access_token:
                 return True
             # Another process may have spent the refresh token, and stored another one.
             stored = self._stored()
             if stored is None and self._is_stored:
-                self._login = None  # the user has logged out
+                self.login = None  # the user has logged out
                 return False
             if stored is not None and stored.access_token != old.access_token:
                 if _is_valid(stored):
-                    self._login, self._is_stored = stored, True
+                    self.login, self._is_stored = stored, True
                     return True
                 old = stored
             if old.refresh_token is None:

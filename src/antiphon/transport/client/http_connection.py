@@ -30,7 +30,7 @@ MAX_BUFFERED_BYTES = 256 * 1024
 class Response:
     """A response, whose body is read while it comes."""
 
-    __slots__ = ("_connection", "_headers", "_pieces", "_waiter", "failure", "is_complete", "size", "status")
+    __slots__ = ("_connection", "_waiter", "failure", "headers", "is_complete", "pieces", "size", "status")
 
     def __init__(self, connection: Connection) -> None:
         self.status = 0
@@ -39,23 +39,23 @@ class Response:
         self.size = 0
         """How many bytes of the body wait for a reader."""
         self._connection: Connection | None = connection
-        self._headers: dict[str, str] = {}
-        self._pieces: list[bytes] = []
+        self.headers: dict[str, str] = {}
+        self.pieces: list[bytes] = []
         self._waiter: asyncio.Future[None] | None = None
 
     def header(self, name: str) -> str | None:
         """Return the first value of a header, and all challenges; `None` without one."""
-        return self._headers.get(name.lower())
+        return self.headers.get(name.lower())
 
     async def read(self) -> bytes:
         """Return the bytes that have come; empty at the end of the body. Raises `HttpFailure`."""
-        while not self._pieces:
+        while not self.pieces:
             if self.is_complete:
                 return b""
             if self.failure is not None:
                 raise self.failure
             await self.wait()
-        pieces, self._pieces, self.size = self._pieces, [], 0
+        pieces, self.pieces, self.size = self.pieces, [], 0
         if self._connection is not None:
             self._connection.resume()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -81,22 +81,22 @@ class Response:
 
     def add_header(self, name: str, value: str) -> None:
         """Add a header. Several challenges or cookies are one value."""
-        found = self._headers.get(name)
+        found = self.headers.get(name)
         if found is None:
-            self._headers[name] = value
+            self.headers[name] = value
         elif name == "www-authenticate":
-            self._headers[name] = f"{found}, {value}"
+            self.headers[name] = f"{found}, {value}"
         elif name == "set-cookie":
-            self._headers[name] = f"{found}\n{value}"
+            self.headers[name] = f"{found}\n{value}"
 
     def add(self, piece: bytes) -> None:
         """Add bytes of the body."""
-        self._pieces.append(piece)
+        self.pieces.append(piece)
         self.size += len(piece)
 
     def clear_headers(self) -> None:
         """Forget the headers of an interim response."""
-        self._headers.clear()
+        self.headers.clear()
 
 
 class Connection(asyncio.Protocol):
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._response: Response | None = None
+        self.response: Response | None = None
         self._is_paused = False
         self._is_aborted = False
         self._begin()
@@ -130,9 +130,9 @@ class Connection(asyncio.Protocol):
         If the caller is cancelled meanwhile, the connection is closed.
         """
         assert self._transport is not None
-        assert self._response is None
+        assert self.response is None
         self._begin()
-        response = self._response = Response(self)
+        response = self.response = Response(self)
         # One write for a small body: it is one packet then.
         if body is not None and len(body) > MAX_BUFFERED_BYTES:
             self._is_large = True
@@ -163,9 +163,9 @@ class Connection(asyncio.Protocol):
 
     def finish(self, response: Response) -> None:
         """Free the connection after a response, if nothing is left of it."""
-        if self._response is not response:
+        if self.response is not response:
             return
-        self._response = None
+        self.response = None
         is_sent = self._transport is not None and not self._transport.get_write_buffer_size()
         if self._is_large and response.status >= 400:
             is_sent = (
@@ -191,7 +191,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        response = self._response
+        response = self.response
         if response is None or response.is_complete:  # nobody has asked for this
             self._is_reusable = False
             self.abort()
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol):
     def _end(self, error: Exception | None) -> None:
         """End the response: nothing comes any more."""
         self._is_reusable = False
-        response = self._response
+        response = self.response
         if response is None or response.is_complete or response.failure is not None:
             return
         if self._has_head and self._ends_with_connection and error is None and not self._is_aborted:
@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
             self._fail(ConnectionClosed("the server closed the connection before it answered"))
 
     def _fail(self, failure: HttpFailure) -> None:
-        response = self._response
+        response = self.response
         if response is not None and response.failure is None:
             response.failure = failure
             response.wake()
@@ -259,11 +259,11 @@ class Connection(asyncio.Protocol):
     # Called by the parser
 
     def on_message_begin(self) -> None:
-        if self._response is None or self._response.is_complete:
+        if self.response is None or self.response.is_complete:
             self._is_reusable = False  # a second response, which nobody has asked for
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        response = self._response
+        response = self.response
         self._headers += 1
         if self._headers > _MAX_HEADERS or len(name) + len(value) > _MAX_FIELD_BYTES:
             raise self._refuse("its headers are too long")
@@ -271,7 +271,7 @@ class Connection(asyncio.Protocol):
             response.add_header(name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape"))
 
     def on_headers_complete(self) -> None:
-        response = self._response
+        response = self.response
         if response is None or self._has_head:
             return
         status = self._parser.get_status_code()
@@ -289,12 +289,12 @@ class Connection(asyncio.Protocol):
         if self._is_interim:
             raise self._refuse("an interim response has a body")
         self._bytes_without_body = 0
-        if self._response is not None and not self._response.is_complete:
-            self._response.add(piece)
+        if self.response is not None and not self.response.is_complete:
+            self.response.add(piece)
 
     def on_message_complete(self) -> None:
         if self._is_interim:
             self._is_interim = False
-        elif self._response is not None and not self._response.is_complete:
-            self._response.is_complete = True
+        elif self.response is not None and not self.response.is_complete:
+            self.response.is_complete = True
             self._is_reusable = self._is_reusable and self._parser.should_keep_alive()

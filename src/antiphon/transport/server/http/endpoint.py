@@ -103,10 +103,10 @@ class Endpoint:
         self._cors = self.guard.cors
         self._refusals = RateLimitedLog()
         self._pipeline = Pipeline(engine)
-        self._dialects = self._pipeline.dialects
+        self.dialects = self._pipeline.dialects
         self._versions: dict[bytes | None, str | UnsetType | None] = {
             None: None,
-            **{version.encode(): version for version in self._dialects.advertised},
+            **{version.encode(): version for version in self.dialects.advertised},
         }
         self._usages = engine.usages
         self._budget = engine.budget
@@ -314,13 +314,13 @@ class Endpoint:
             version = self._version(headers)
             session = None
             token = headers.get(b"mcp-session-id")
-            if token is not None and not self._dialects.is_sessionless(frame, version):
+            if token is not None and not self.dialects.is_sessionless(frame, version):
                 name = token.decode("latin-1").strip()
                 session = exchange.session = opened or self.sessions.find(name, principal)
                 if session is None:
                     raise _NotCached(name, frame.request_id)
             negotiated = None if session is None else session.negotiated
-            dialect = self._dialects.choose(frame, version, negotiated)
+            dialect = self.dialects.choose(frame, version, negotiated)
             exchange.dialect, exchange.phase = dialect, "addressed"
             request_id = frame.request_id
             if request_id is None or frame.method is UNSET:
@@ -351,7 +351,7 @@ class Endpoint:
         token = headers.get(b"mcp-session-id")
         if token is not None:
             return self._glance_in_session(exchange, token, body, headers, principal)
-        plain = self._dialects.glance(body, headers)
+        plain = self.dialects.glance(body, headers)
         if plain is None:
             return None
         dialect, request_id, request, request_meta = plain
@@ -373,7 +373,7 @@ class Endpoint:
         except SessionLost:
             return None
         plain = (
-            None if session is None else self._dialects.glance_in_session(body, headers, session.negotiated)
+            None if session is None else self.dialects.glance_in_session(body, headers, session.negotiated)
         )
         if session is None or plain is None or plain[2].name in self._mirrored:
             return None
@@ -464,7 +464,7 @@ class Endpoint:
 
     async def _take_answer_in_session(self, session: Session | None, frame: Frame, headers: Headers) -> None:
         """Take a response to a question of a session; raises `InvalidRequest` if there is none to answer."""
-        if self._dialects.is_sessionless(frame, self._version(headers)):
+        if self.dialects.is_sessionless(frame, self._version(headers)):
             raise InvalidRequest("In this version a server makes no requests: there is nothing to answer.")
         if session is None:
             raise InvalidRequest(
@@ -508,7 +508,7 @@ class Endpoint:
             found = None
             if last_event is not None:
                 found = get_streams.find(session, last_event.decode("latin-1").strip())
-            exchange.dialect = self._dialects.negotiate(session.negotiated.version)
+            exchange.dialect = self.dialects.negotiate(session.negotiated.version)
             exchange.phase = "running"
             if found is not None:
                 await get_streams.resume(session, found, exchange)

@@ -33,7 +33,7 @@ class EventBuffer:
         self.id = secrets.token_urlsafe(9)
         self._limits = limits
         self._account = account
-        self._events: deque[tuple[int, bytes]] = deque()
+        self.events: deque[tuple[int, bytes]] = deque()
         self._size = 0
         self._last = 0
         self._ended = False
@@ -74,7 +74,7 @@ class EventBuffer:
 
     def can_resume(self, after: int) -> bool:
         """Return whether all events numbered above `after` are in the buffer."""
-        first = self._events[0][0] if self._events else self._last + 1
+        first = self.events[0][0] if self.events else self._last + 1
         return first - 1 <= after <= self._last
 
     async def follow(self, after: int) -> AsyncIterator[bytes]:
@@ -86,7 +86,7 @@ class EventBuffer:
         resumption = self.resumptions
         while resumption == self.resumptions:
             self._changed.clear()
-            for number, event in tuple(self._events):
+            for number, event in tuple(self.events):
                 if number > after + 1:
                     return
                 if number > after:
@@ -100,8 +100,8 @@ class EventBuffer:
         """Keep an event, and evict the oldest ones; evict all of them if there is no memory for it."""
         if self._evicted:
             return
-        while self._events and (
-            len(self._events) >= self._limits.max_replay_events
+        while self.events and (
+            len(self.events) >= self._limits.max_replay_events
             or self._size + len(event) > self._limits.max_replay_bytes
         ):
             self._drop_oldest()
@@ -110,14 +110,14 @@ class EventBuffer:
             self._clear()
             if not self._account.try_reserve(size):
                 return
-        self._events.append((self._last, event))
+        self.events.append((self._last, event))
         self._size += len(event)
 
     def _clear(self) -> None:
-        while self._events:
+        while self.events:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        size = len(self._events.popleft()[1])
+        size = len(self.events.popleft()[1])
         self._size -= size
         self._account.release(size + _EVENT_BYTES)

@@ -96,7 +96,7 @@ class OpenPhase(Phase):
     _planned: int = 0
     _due: deque[int] = field(default_factory=deque)
     _free: deque[Connection] = field(default_factory=deque)
-    _random: random.Random = field(default_factory=lambda: random.Random(SEED))
+    random_times: random.Random = field(default_factory=lambda: random.Random(SEED))
 
     def start(self, connections: Sequence[Connection]) -> None:
         self._free.extend(connections)
@@ -110,7 +110,7 @@ class OpenPhase(Phase):
             self.left -= 1
             self._due.append(self._planned)
             self.delays.append(now - self._planned)
-            self._planned += int(self._random.expovariate(self.rate) * 1e9)
+            self._planned += int(self.random_times.expovariate(self.rate) * 1e9)
         self._send_due()
         if self.left > 0:
             asyncio.get_running_loop().call_soon(self._look)

@@ -23,15 +23,15 @@ PROBE = "import ensurepip, sqlite3, ssl, sys; print('%d.%d' % sys.version_info[:
 def main(arguments: list[str]) -> int:
     """Test on every version, and print what came of each."""
     options = arguments or [f"tests/{folder}" for folder in FAST]
-    verdicts = {version: _test(version, options) for version in VERSIONS}
+    verdicts = {version: try_version(version, options) for version in VERSIONS}
     print()
     for version, verdict in verdicts.items():
         print(f"Python {version}: {verdict}")
     return 1 if "failed" in verdicts.values() or "passed" not in verdicts.values() else 0
 
 
-def _test(version: str, options: list[str]) -> str:
-    interpreter = next(_interpreters(version), None)
+def try_version(version: str, options: list[str]) -> str:
+    interpreter = next(interpreters(version), None)
     if interpreter is None:
         return f"skipped, there is no python{version} on PATH and none in pyenv"
     print(f"\nPython {version}, {interpreter}", flush=True)
@@ -54,7 +54,7 @@ def _test(version: str, options: list[str]) -> str:
     return "failed" if done.returncode else "passed"
 
 
-def _interpreters(version: str) -> Iterator[Path]:
+def interpreters(version: str) -> Iterator[Path]:
     """Find the interpreters of a version: on PATH first, then pyenv's, the newest first."""
     folders = [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))

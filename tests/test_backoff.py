@@ -78,6 +78,6 @@ async def test_a_reset_starts_a_new_timeout(clock: Clock) -> None:
 
 
 async def test_a_timeout_of_zero_raises_at_once() -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(ValueError, match="away"):
             await Backoff(5.0, 5.0, timeout=0).wait(ValueError("away"))

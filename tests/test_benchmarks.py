@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -11,6 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from tests.support.polling import turns
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 SERVERS = sorted((BENCHMARKS / "servers").glob("antiphon_*.py"))
@@ -55,14 +56,14 @@ async def test_the_latency_of_a_planned_request_counts_from_its_plan(monkeypatch
     clock = SimpleNamespace(seconds=0)
     monkeypatch.setattr(phases, "time", SimpleNamespace(perf_counter_ns=lambda: clock.seconds * 10**9))
     phase = phases.OpenPhase(3, lambda number: b"right", rate=1.0)
-    phase._random = SimpleNamespace(expovariate=lambda rate: 1 / rate)
+    phase.random_times = SimpleNamespace(expovariate=lambda rate: 1 / rate)
     connection: Any = FakeConnection()
     answer = SimpleNamespace(status=200, body=b"right")
 
     phase.start([connection])
     assert connection.sent == 1
     clock.seconds = 5  # the server stalls while two more requests become due
-    await asyncio.sleep(0)
+    await turns()
     assert (connection.sent, phase.left) == (1, 0)
     for sent in (2, 3, 3):
         phase.answered(connection, answer)

@@ -33,9 +33,9 @@ def test_an_interpreter_on_the_path_comes_before_pyenvs(script: types.ModuleType
     old = interpreter(tmp_path / "pyenv" / "versions" / "3.98.2" / "bin", "3.98")
     new = interpreter(tmp_path / "pyenv" / "versions" / "3.98.10" / "bin", "3.98")
     interpreter(tmp_path / "pyenv" / "versions" / "3.99.0" / "bin", "3.99")
-    assert list(script._interpreters("3.98")) == [new, old]
+    assert list(script.interpreters("3.98")) == [new, old]
     first = interpreter(tmp_path / "path", "3.98")
-    assert list(script._interpreters("3.98")) == [first, new, old]
+    assert list(script.interpreters("3.98")) == [first, new, old]
 
 
 def test_a_shim_of_a_version_that_is_not_selected_is_passed_over(
@@ -43,7 +43,7 @@ def test_a_shim_of_a_version_that_is_not_selected_is_passed_over(
 ) -> None:
     interpreter(tmp_path / "path", "3.98", works=False)
     real = interpreter(tmp_path / "pyenv" / "versions" / "3.98.1" / "bin", "3.98")
-    assert list(script._interpreters("3.98")) == [real]
+    assert list(script.interpreters("3.98")) == [real]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_one_failure_fails_all_and_so_does_a_machine_without_any(
     script: types.ModuleType, monkeypatch: pytest.MonkeyPatch, verdicts: list[str], code: int
 ) -> None:
     given = iter(verdicts)
-    monkeypatch.setattr(script, "_test", lambda version, options: next(given))
+    monkeypatch.setattr(script, "try_version", lambda version, options: next(given))
     assert script.main([]) == code
 
 

@@ -6,7 +6,6 @@ its own, and the policy that a host uses if an App names no domains.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Mapping
@@ -19,6 +18,7 @@ import msgspec
 import pytest
 
 from antiphon import Client
+from tests.support.polling import until
 from tests.support.process import ROOT
 
 HERE = Path(__file__).parent
@@ -68,9 +68,7 @@ async def until_true(page: Any, condition: str) -> None:
 
     Playwright's own waiting evaluates text in the page again and again, which a strict policy forbids.
     """
-    async with asyncio.timeout(WAIT_MS / 1000):
-        while not await page.evaluate(condition):  # noqa: ASYNC110 # it becomes true in the browser
-            await asyncio.sleep(0.02)
+    await until(lambda: page.evaluate(condition))
 
 
 class Host:

@@ -163,4 +163,4 @@ def test_the_key_of_a_question_stays_the_same_however_many_others_there_were() -
     assert len(others) == 1000
     assert first not in others
     assert form.key("Who?") == first
-    assert len(form._keys) < 1000
+    assert len(form.keys) < 1000

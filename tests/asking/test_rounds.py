@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from antiphon import Context, Declined, Elicit, InputRequired, Server
 from tests.asking.driving import EVERYTHING, Able, accept, drive, once
+from tests.support.polling import turns
 from tests.support.serving import serving
 from tests.support.speakers import Bare, Modern, Speaker
 
@@ -161,7 +162,7 @@ def break_off() -> None:
 
 
 async def slow_work(what: str) -> str:
-    await asyncio.sleep(0.05)
+    await turns(20)
     steps.append(what)
     return what
 

@@ -14,6 +14,7 @@ from antiphon import Client, Context, InternalError, RetriesExhausted, Retry, Se
 from antiphon.errors import DefinitionError, ReplayMismatch
 from antiphon.testing import check_replay, rehearse
 from tests.support.memory import in_memory
+from tests.support.polling import turns
 from tests.support.speakers import KEY
 
 done: list[str] = []
@@ -380,7 +381,7 @@ def paying(returns: Any, made: Any, *, refunds: list[str], nested: bool = False)
 
     async def pay_inside(ctx: Context) -> Any:
         paid = await ctx.step(pay)
-        await asyncio.sleep(0)
+        await turns()
         if len(done) == 1:
             raise ConnectionError
         return str(paid)

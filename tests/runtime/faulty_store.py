@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from antiphon.model.identity import ANONYMOUS
 from antiphon.model.question import Elicit
@@ -16,6 +15,7 @@ from antiphon.runtime.tasks.clocks import now_ms
 from antiphon.runtime.tasks.records import head_of, phase_of, task_of
 from antiphon.store.contract import Record
 from antiphon.store.memory import MemoryStore
+from tests.support.polling import until
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -137,10 +137,12 @@ async def claim_in_vain(store: Any, times: int) -> None:
 
 async def end_of(store: Any, id: str) -> Task:
     """Wait until a task has ended, and return it."""
-    async with asyncio.timeout(30.0), store.watch(id) as watch:
-        while not (task := task_of(await store.get(id))).has_ended:
-            await watch.wait(1.0)
-    return task
+
+    async def ended() -> Task | None:
+        task = task_of(await store.get(id))
+        return task if task.has_ended else None
+
+    return cast(Task, await until(ended))
 
 
 async def waiting_task(store: Any) -> Task:

@@ -11,7 +11,7 @@ from antiphon.errors import StoreUnavailable
 from antiphon.runtime import relay
 from antiphon.runtime.relay import Relay
 from tests.runtime.faulty_store import open_faulty_store
-from tests.support.polling import until
+from tests.support.polling import turns, until
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ async def test_pending_messages_are_sent_before_the_relay_closes() -> None:
     mine = Relay("tests")
     await mine.open(store)
     mine.publish_soon("topic", 1)
-    await asyncio.sleep(0)
+    await turns()
     assert store.calls["publish"] == 0
     await mine.close()
     assert store.calls["publish"] == 1
@@ -76,7 +76,7 @@ async def test_no_more_is_on_its_way_than_may_be(monkeypatch: pytest.MonkeyPatch
     await mine.open(store)
     for number in (1, 2, 3):
         mine.publish_soon("topic", number)
-    await asyncio.sleep(0)
+    await turns()
     await mine.close()
     await until(lambda: len(received) == 2)
     await other.close()
@@ -106,7 +106,7 @@ async def test_a_message_that_comes_again_and_again_is_sent_once_more_after_the_
         mine.publish_repeatable("topic", ("resource", "b"))
     await until(lambda: len(received) == 4)
     assert sorted(received) == [["resource", "a"]] * 2 + [["resource", "b"]] * 2
-    await until(lambda: not mine._sending)
+    await until(lambda: not mine.sending)
     mine.publish_repeatable("topic", ("resource", "a"))
     await until(lambda: len(received) == 5)
     await mine.close()
@@ -120,7 +120,7 @@ async def test_a_message_that_came_again_is_sent_before_the_relay_closes() -> No
     await mine.open(store)
     for _ in range(3):
         mine.publish_repeatable("topic", ("resource", "a"))
-    await asyncio.sleep(0)
+    await turns()
     await mine.close()
     assert store.calls["publish"] == 2
 
@@ -129,11 +129,11 @@ async def test_a_message_is_sent_again_by_a_relay_that_was_closed_while_it_came(
     store = await open_faulty_store()
     mine = Relay("tests")
     await mine.open(store)
-    await mine.close()
-    mine._repeat("topic", ("resource", "a"))
-    for task in mine._sending:
-        task.cancel()
-    await asyncio.sleep(0.01)
+    mine.publish_repeatable("topic", ("resource", "a"))
+    await mine.close()  # before the event loop turns to the message
+    await turns()
+    await until(lambda: not mine.sending)
+    assert store.calls["publish"] == 0
     await mine.open(store)
     mine.publish_repeatable("topic", ("resource", "a"))
     await until(lambda: store.calls["publish"] == 1)
@@ -175,6 +175,6 @@ async def test_a_closed_store_is_not_subscribed_to_again() -> None:
     store = await open_faulty_store()
     other, received = await open_receiver(store)
     await store.close()
-    await asyncio.wait(other._receivers, timeout=10)
+    await asyncio.wait(other.receivers, timeout=60)
     await other.close()
     assert (received, store.calls["subscribe"]) == ([], 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from antiphon import BearerTokens, Context, DefinitionError, Forbidden, Principal, Server, Unauthorized
 from antiphon.model.identity import problem_of
 from tests.support import http
+from tests.support.polling import turns
 from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, JSON, Bare, Modern, Session, Speaker, speaker
 
@@ -38,7 +38,7 @@ def of_header(headers: Mapping[str, str]) -> Principal | None:
 
 
 async def of_header_later(headers: Mapping[str, str]) -> Principal | None:
-    await asyncio.sleep(0)
+    await turns()
     return of_header(headers)
 
 

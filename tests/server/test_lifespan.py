@@ -16,7 +16,7 @@ from starlette.routing import Mount
 from antiphon import Context, Limits, Server
 from antiphon.errors import StoreUnavailable
 from tests.support.memory import in_memory
-from tests.support.polling import until
+from tests.support.polling import forever, until
 from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, Modern, Session, speaker
 
@@ -197,7 +197,7 @@ async def test_calls_that_do_not_end_are_stopped_at_the_end_of_the_drain(
     async def wait() -> str:
         seen.append("running")
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise

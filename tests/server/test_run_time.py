@@ -118,7 +118,7 @@ async def test_the_server_describes_itself() -> None:
 
 async def test_sync_functions_do_not_block_other_calls() -> None:
     server = Server("tests")
-    barrier = threading.Barrier(10, timeout=10)
+    barrier = threading.Barrier(10, timeout=60)
     hold = threading.Event()
 
     @server.tool
@@ -128,7 +128,7 @@ async def test_sync_functions_do_not_block_other_calls() -> None:
 
     @server.tool
     def block() -> str:
-        assert hold.wait(10)
+        assert hold.wait(60)
         return "released"
 
     server.add_tool(anything)

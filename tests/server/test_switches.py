@@ -12,7 +12,7 @@ import pytest
 from antiphon import Client, DefinitionError, NotFound, Principal, RequestError, Server
 from antiphon.model.catalog import Kind
 from tests.cli.command import running
-from tests.support.polling import until
+from tests.support.polling import until, wait_until
 from tests.support.serving import serving
 
 
@@ -293,6 +293,22 @@ def test_switching_does_not_change_a_list_that_another_thread_reads() -> None:
         assert list(read) == names
 
 
+class NotedLock:
+    """A lock that notes when another thread than its own wants it."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock, self._own = lock, threading.get_ident()
+        self.is_wanted = threading.Event()
+
+    def __enter__(self) -> None:
+        if threading.get_ident() != self._own:
+            self.is_wanted.set()
+        self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.__exit__(*error)
+
+
 class Interrupted:
     """A tool's definition that another thread disables while a list is computed from it."""
 
@@ -300,6 +316,8 @@ class Interrupted:
         self.visibility = ("app",)
         self.offer = server.engine.registry.tool("look").offer
         self._server = server
+        self._lock: Any = NotedLock(server.engine.registry.changing)
+        server.engine.registry.changing = self._lock
         self.switching: threading.Thread | None = None
 
     @property
@@ -307,7 +325,8 @@ class Interrupted:
         if self.switching is None:
             self.switching = threading.Thread(target=self._server.disable, args=("look",))
             self.switching.start()
-            self.switching.join(0.2)  # it waits for this thread
+            # It waits for this thread; otherwise it would be done.
+            wait_until(lambda: self._lock.is_wanted.is_set() or not self.switching.is_alive())
         return self
 
 

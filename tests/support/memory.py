@@ -19,12 +19,13 @@ class InMemory:
     """A client on a connection of its own."""
 
     def __init__(self, server: Server) -> None:
-        self.connection = StreamConnection(server.engine, self._write)
+        self.connection = StreamConnection(server.engine, self.write)
         self.notifications: list[dict[str, Any]] = []
         self._ids = itertools.count(1)
         self.pending: dict[Any, asyncio.Future[dict[str, Any]]] = {}
 
-    async def _write(self, data: bytes) -> None:
+    async def write(self, data: bytes) -> None:
+        """Take a message of the server."""
         frame = json.loads(data)
         if "method" in frame:
             self.notifications.append(frame)

@@ -10,8 +10,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from _pytest.assertion import AssertionState
-from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from antiphon import Client, Server
 from antiphon.testing import assert_tools_match, pytest_plugin, snapshots
@@ -224,13 +222,16 @@ def test_the_next_run_in_the_process_compares_snapshots_again(
     assert not snapshots.are_updated
 
 
-def test_pytest_does_not_rewrite_the_library(pytestconfig: pytest.Config) -> None:
-    hook = AssertionRewritingHook(pytestconfig)
-    hook._must_rewrite.update(["antiphon", "another_plugin"])
-    pytest_plugin._do_not_rewrite_library(hook)
-    state = AssertionState(pytestconfig, "rewrite")
-    assert not hook._is_marked_for_rewrite("antiphon.server", state)
-    assert hook._is_marked_for_rewrite("another_plugin.fixtures", state)
+def test_pytest_does_not_rewrite_the_library(tmp_path: Path) -> None:
+    (tmp_path / "another.py").write_text("def is_one() -> None:\n    assert 2 == 1\n")
+    (tmp_path / "test_it.py").write_text(
+        "import another, antiphon.server\n\n"
+        "def test_who_imports():\n"
+        "    loaders = [type(each.__spec__.loader).__name__ for each in (another, antiphon.server)]\n"
+        "    assert loaders == ['AssertionRewritingHook', 'SourceFileLoader']\n"
+    )
+    output = run(tmp_path, *plugins("another"))
+    assert "1 passed" in output, output
 
 
 def test_the_plugin_loads_nothing_of_the_library_by_itself() -> None:

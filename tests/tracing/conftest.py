@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import opentelemetry.metrics._internal as metrics
+import opentelemetry.metrics._internal as internal_metrics
 import pytest
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -18,12 +18,12 @@ from tests.tracing.tooling import Spans
 
 @pytest.fixture(scope="module")
 def exporter() -> Iterator[InMemorySpanExporter]:
-    """Collect spans. OpenTelemetry accepts one provider per process, so this sets its private variable."""
+    """Collect spans. OpenTelemetry accepts one provider per process, so this replaces who returns it."""
     found = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(found))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace, "_TRACER_PROVIDER", provider)
+        patch.setattr(trace, "get_tracer_provider", lambda: provider)
         yield found
     provider.shutdown()
 
@@ -40,6 +40,7 @@ def reader(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemoryMetricReader]:
     """The metrics that this test records."""
     found = InMemoryMetricReader()
     provider = MeterProvider([found])
-    monkeypatch.setattr(metrics, "_METER_PROVIDER", provider)
+    for module in (metrics, internal_metrics):
+        monkeypatch.setattr(module, "get_meter_provider", lambda: provider)
     yield found
     provider.shutdown()

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from threading import Event
 from typing import Any
 
-import opentelemetry.metrics._internal as metrics
 import pytest
-from opentelemetry import trace
+from opentelemetry import metrics, trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
@@ -28,7 +27,7 @@ class HangingExporter(InMemorySpanExporter):
         self.answered = Event()
 
     def export(self, spans: Any) -> Any:
-        self.answered.wait(20)
+        self.answered.wait(60)
         return super().export(spans)
 
 
@@ -44,8 +43,8 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> Iterator[HangingExporter]:
     """An exporter that hangs, with one span to export."""
     found, spans, meters = HangingExporter(), TracerProvider(), MeterProvider([FailingReader()])
     spans.add_span_processor(BatchSpanProcessor(found))
-    monkeypatch.setattr(trace, "_TRACER_PROVIDER", spans)
-    monkeypatch.setattr(metrics, "_METER_PROVIDER", meters)
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: meters)
     spans.get_tracer("tests").start_span("work").end()
     yield found
     found.answered.set()
@@ -62,7 +61,7 @@ def test_the_flush_ends_and_the_exit_does_not_flush_again(
         patch.setattr(atexit, "unregister", forgotten.append)
         flush()
     assert not exporter.get_finished_spans(), "the flush has waited for the collector"
-    assert forgotten == [provider.shutdown for provider in instrumentation._providers()]
+    assert forgotten == [trace.get_tracer_provider().shutdown, metrics.get_meter_provider().shutdown]
     messages = sorted(record.getMessage() for record in caplog.records if record.name == "antiphon")
     assert "MeterProvider cannot export" in messages[0]
     assert "\n" not in messages[0]

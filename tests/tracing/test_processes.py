@@ -36,7 +36,8 @@ async def begin() -> str:
 async def report(ctx: Context) -> str:
     await ctx.step(begin)
     pathlib.Path("begun").touch()
-    await asyncio.sleep(0 if os.environ.get("QUICK") else 600)
+    if not os.environ.get("QUICK"):
+        await asyncio.Event().wait()
     return "done"
 
 @server.tool

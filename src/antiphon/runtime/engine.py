@@ -150,7 +150,7 @@ class Engine:
         """The runs of functions that are not run again, while their callers are asked."""
         self.connection_carrier = ConnectionCarrier()
         """Carries the journals of calls whose callers are asked on the connection."""
-        self._dispatcher = Dispatcher(
+        self.dispatcher = Dispatcher(
             self.info,
             self.registry,
             self.completions,
@@ -166,14 +166,14 @@ class Engine:
             protects=lambda: self.protects,
         )
         self._instructions: dict[Provider | None, str | None] = {None: settings.instructions}
-        self.handle: Handle = self._dispatcher.handle
+        self.handle: Handle = self.dispatcher.handle
         """Serves a call: returns an awaitable for its outcome. Both may raise, see `error_of`.
 
         Read it for each call: a server that is traced has another one while it runs.
         """
         self.middleware = settings.middleware
         if settings.middleware:
-            self.handle = wrap(self._dispatcher.handle, settings.middleware, timeout=limits.call_timeout)
+            self.handle = wrap(self.dispatcher.handle, settings.middleware, timeout=limits.call_timeout)
         self._untraced_handle = self.handle
         self.mirrored: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """The HTTP headers that repeat arguments of a tool, by tool: header names, and paths of arguments."""
@@ -251,12 +251,12 @@ class Engine:
     def describe(self, provider: Provider, instructions: str | None) -> None:
         """Add the instructions of a provider to those of the author, in place of its earlier ones."""
         self._instructions[provider] = instructions
-        self._dispatcher.instructions = "\n\n".join(filter(None, self._instructions.values())) or None
+        self.dispatcher.instructions = "\n\n".join(filter(None, self._instructions.values())) or None
 
     @property
     def instructions(self) -> str | None:
         """The instructions of the author and of all providers."""
-        return self._dispatcher.instructions
+        return self.dispatcher.instructions
 
     def prepare(self, tool: Tool) -> None:
         """Give a tool the counters of its name, and what else it has of the server."""
@@ -396,13 +396,13 @@ class Engine:
             await self._open.enter_async_context(provider.running())
         self._report_unused_tags()
         if self.registry.task_tools or self.tasks.is_needed:
-            self._dispatcher.task_handlers = await self.tasks.start()
+            self.dispatcher.task_handlers = await self.tasks.start()
 
     async def _stop(self) -> None:
         """Stop what was started."""
         self.end_listeners()
         self.handle = self._untraced_handle
-        self._dispatcher.task_handlers = None
+        self.dispatcher.task_handlers = None
         await self.held_runs.close()
         await self.tasks.stop(within=self.begin_drain())
         await self._close_dependencies()
@@ -472,11 +472,11 @@ class Engine:
 
     def error_of(self, request_id: Any, raised: BaseException) -> RequestError:
         """Return the error response for an exception; details of an unexpected exception go to the log."""
-        return self._dispatcher.error_of(request_id, raised)
+        return self.dispatcher.error_of(request_id, raised)
 
     async def overdue(self, call: Call[Any]) -> Result | StreamEnd:
         """Return the outcome of a call that took too long; raises `InternalError` if it is no tool call."""
-        return await self._dispatcher.overdue(call)
+        return await self.dispatcher.overdue(call)
 
     def hides_tool(self, name: str, principal: Principal) -> bool:
         """Return whether a tool is registered, and is disabled or does not exist for a caller."""
@@ -488,12 +488,12 @@ class Engine:
 
     async def allows_task(self, id: str, principal: Principal, tool: str) -> bool:
         """Return whether a caller has the scopes that one of its tasks needs, given the task's tool."""
-        return await self._dispatcher.allows_task(id, principal, tool)
+        return await self.dispatcher.allows_task(id, principal, tool)
 
     @property
     def capabilities(self) -> ServerCapabilities:
         """The capabilities that the server declares."""
-        return self._dispatcher.capabilities
+        return self.dispatcher.capabilities
 
     async def store_responds(self) -> bool | None:
         """Return whether the store responds; `None` without a store."""

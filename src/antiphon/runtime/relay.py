@@ -60,8 +60,10 @@ class Relay:
         self._callbacks: dict[str, list[Callable[[Any], None]]] = {}
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._receivers: set[asyncio.Task[None]] = set()
-        self._sending: set[asyncio.Task[None]] = set()
+        self.receivers: set[asyncio.Task[None]] = set()
+        """What receives the messages of each topic."""
+        self.sending: set[asyncio.Task[None]] = set()
+        """What sends messages now."""
         self._repeated: dict[tuple[str, tuple[str, ...]], bool] = {}
         """The repeatable messages that are being sent, and whether each came again meanwhile."""
 
@@ -81,21 +83,21 @@ class Relay:
         for topic, callbacks in self._callbacks.items():
             ready: asyncio.Future[None] = self._loop.create_future()
             task = asyncio.create_task(self._receive(store, topic, callbacks, ready))
-            self._receivers.add(task)
+            self.receivers.add(task)
             await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
         """Send the messages that wait, and stop receiving."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_SECONDS):
-                while self._sending:  # a message that came again is sent again
-                    await asyncio.wait(tuple(self._sending))
+                while self.sending:  # a message that came again is sent again
+                    await asyncio.wait(tuple(self.sending))
         self._store = self._loop = None
-        for task in (*self._receivers, *self._sending):
+        for task in (*self.receivers, *self.sending):
             task.cancel()
-        if self._receivers:
-            await asyncio.wait(self._receivers)
-        self._receivers.clear()
+        if self.receivers:
+            await asyncio.wait(self.receivers)
+        self.receivers.clear()
 
     async def publish(self, topic: str, data: Any) -> None:
         """Send a message to all other processes; a failure of the store is logged."""
@@ -125,11 +127,11 @@ class Relay:
                 pass
 
     def _start_sending(self, topic: str, data: Any) -> asyncio.Task[None] | None:
-        if len(self._sending) >= MAX_PENDING_MESSAGES:
+        if len(self.sending) >= MAX_PENDING_MESSAGES:
             return None
         task = asyncio.create_task(self.publish(topic, data))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        self.sending.add(task)
+        task.add_done_callback(self.sending.discard)
         return task
 
     def _repeat(self, topic: str, data: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ from antiphon import Artifact, Server
 from antiphon.store.artifacts import open_artifacts
 from tests.runtime.faulty_store import open_faulty_store
 from tests.support.memory import InMemory, in_memory
+from tests.support.polling import turns
 
 
 def make(**options: Any) -> Server:
@@ -99,7 +100,7 @@ async def test_calls_that_come_together_open_the_store_once() -> None:
         async def open(self) -> None:
             nonlocal opening
             opening += 1
-            await asyncio.sleep(0)
+            await turns()
             await store.open()
 
     async with in_memory(make(artifacts=Slow())) as client:

@@ -309,7 +309,7 @@ async def test_no_more_threads_than_the_limit() -> None:
             running[1] = max(running)
             if running[0] == 2:
                 both.set()
-        both.wait(10)
+        both.wait(60)
         with lock:
             running[0] -= 1
         return "done"

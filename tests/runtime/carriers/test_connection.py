@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, Context, InputRequired, Limits, Server
+from antiphon import Context, InputRequired, Limits, Server
 from antiphon.errors import Failure
 from antiphon.model.outcome import InputRequired as Stopped
 from antiphon.model.question import Elicit
 from antiphon.model.request import CallTool
-from antiphon.runtime.carriers.connection import ConnectionCarrier
+from antiphon.runtime.carriers.connection import ANSWER_TIMEOUT_SECONDS, ConnectionCarrier
 from antiphon.runtime.execution import invoke
 from antiphon.runtime.execution.call import Call, Caller
-from antiphon.runtime.execution.supervisor import Supervised
-from tests.support.memory import in_memory
-from tests.support.polling import until
+from antiphon.runtime.execution.supervisor import TICK_SECONDS, Supervised
+from tests.support.loop_time import LoopTime
+from tests.support.memory import InMemory, in_memory
+from tests.support.polling import forever, turns
 
 FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 
@@ -36,22 +37,23 @@ class Slow(Caller):
 
 
 async def test_the_time_of_concurrent_questions_counts_once_towards_the_deadline() -> None:
-    caller, work, loop = Slow(), Supervised.here(), asyncio.get_running_loop()
-    began = loop.time()
-    work.deadline = began + 1.0
-    call: Call[CallTool] = Call(CallTool(name="t"), ConnectionCarrier(), caller, work)
-    stopped = Stopped({key: Elicit("?", FORM) for key in ("a", "b")})
-    closing = asyncio.create_task(ConnectionCarrier().close(call, None, stopped))  # type: ignore[arg-type]
-    await until(lambda: len(caller.answers) == 2)
-    assert work.deadline > loop.time() + 3000
-    caller.answers["a"].set_result(1)
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert work.deadline > loop.time() + 3000  # one of them is still open
-    caller.answers["b"].set_result(2)
-    assert await closing == {"a": 1, "b": 2}
-    now = loop.time()
-    assert 1.0 - (now - began) <= work.deadline - now <= 1.0  # what passed while nothing was asked counts
+    caller, loop_time = Slow(), LoopTime.here()
+    with loop_time.stopped():
+        work = Supervised.here()
+        work.deadline = given = work.started + 1.0
+        call: Call[CallTool] = Call(CallTool(name="t"), ConnectionCarrier(), caller, work)
+        stopped = Stopped({key: Elicit("?", FORM) for key in ("a", "b")})
+        closing = asyncio.create_task(ConnectionCarrier().close(call, None, stopped))  # type: ignore[arg-type]
+        await loop_time.let(lambda: len(caller.answers) == 2)
+        assert work.deadline == work.started + ANSWER_TIMEOUT_SECONDS
+        loop_time.advance(100)
+        caller.answers["a"].set_result(1)
+        await turns(5)
+        assert work.deadline == work.started + ANSWER_TIMEOUT_SECONDS  # one of them is still open
+        loop_time.advance(100)
+        caller.answers["b"].set_result(2)
+        assert await closing == {"a": 1, "b": 2}
+        assert work.deadline == pytest.approx(given + 200)
 
 
 async def test_state_alone_runs_the_function_again_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +73,7 @@ async def test_state_alone_runs_the_function_again_and_not_for_ever(monkeypatch:
         nonlocal ticks
         while True:
             ticks += 1
-            await asyncio.sleep(0)
+            await turns()
 
     async with in_memory(server) as client:
         await client.initialize()
@@ -103,22 +105,38 @@ async def test_a_caller_that_cannot_be_asked_is_a_failure_that_says_what_to_do()
         await ConnectionCarrier().close(call, None, Stopped({"a": Elicit("?", FORM)}))  # type: ignore[arg-type]
 
 
+class SlowReader(InMemory):
+    """A client that reads nothing for a while."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self.is_asked, self.reads = asyncio.Event(), asyncio.Event()
+
+    async def write(self, data: bytes) -> None:
+        self.is_asked.set()
+        await self.reads.wait()
+        await super().write(data)
+
+
 async def test_a_call_that_took_too_long_is_answered_to_a_slow_reader() -> None:
-    server = Server("tests", limits=Limits(call_timeout=0.1))
+    server, begun = Server("tests", limits=Limits(call_timeout=20)), asyncio.Event()
+    loop_time = LoopTime.here()
 
     @server.tool
     async def hang() -> str:
-        await asyncio.Event().wait()
+        begun.set()
+        await forever()
         return "never"
 
-    async with Client(server) as client:
-        channel: Any = client._connection.channel
-        deliver = channel._connection._write
-
-        async def slowly(frame: bytes) -> None:
-            await asyncio.sleep(0.5)  # several ticks of the supervisor
-            await deliver(frame)
-
-        channel._connection._write = slowly
-        late = await client.call("hang", check=False)
-    assert "did not finish within 0.1 seconds" in late.text
+    async with server.running():
+        client = SlowReader(server)
+        asking = asyncio.create_task(client.ask("tools/call", {"name": "hang"}, meta={}))
+        await begun.wait()
+        await loop_time.advance_until(client.is_asked.is_set, 20)
+        for _ in range(3):
+            loop_time.advance(TICK_SECONDS)
+            await turns(3)
+        client.reads.set()
+        late = (await asking)["result"]
+        await client.connection.close(within=60)
+    assert "did not finish within 20 seconds" in late["content"][0]["text"]

@@ -72,17 +72,17 @@ def test_any_text_is_refused_as_a_token(token: str) -> None:
 
 @given(st.binary(min_size=21, max_size=40), st.integers(0, 60), st.sampled_from("+/=-_ \nAQgw\u00e9\ud800"))
 def test_the_bytes_of_a_token_have_one_spelling(raw: bytes, position: int, character: str) -> None:
-    token = module._encode(raw)
+    token = module.encode(raw)
     assert token == base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
-    assert module._decode(token) == raw
+    assert module.decode(token) == raw
     for changed in (token[:position] + character + token[position + 1 :], token + character):
         if changed != token:
             try:
-                other = module._decode(changed)
+                other = module.decode(changed)
             except SealError:
                 continue
             assert other != raw
-            assert module._encode(other) == changed
+            assert module.encode(other) == changed
 
 
 @given(st.binary(max_size=20))
@@ -183,16 +183,16 @@ def test_a_key_seals_a_bounded_number_of_tokens(monkeypatch: pytest.MonkeyPatch)
 def test_invented_salts_do_not_fill_the_memory_or_evict_keys() -> None:
     ring = Seal([NEW])
     ring.open(TOKEN, use="state", bound_to=b"me")
-    kept = dict(ring._ciphers)
+    kept = dict(ring.ciphers)
     raw = base64.urlsafe_b64decode(TOKEN + "=" * (-len(TOKEN) % 4))
     for n in range(300):
         invented = raw[:1] + n.to_bytes(16, "big") + raw[17:]
         with pytest.raises(SealError):
             ring.open(base64.urlsafe_b64encode(invented).rstrip(b"=").decode(), use="state", bound_to=b"me")
-    assert ring._ciphers == kept
+    assert ring.ciphers == kept
     for _ in range(300):
         ring.open(sealed(by=Seal([NEW])), use="state", bound_to=b"me")
-    assert len(ring._ciphers) == 256
+    assert len(ring.ciphers) == 256
 
 
 @pytest.mark.parametrize("use", ["state", "session"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from antiphon.runtime.execution.executor import ThreadExecutor, share_threads
-from tests.support.polling import until
+from tests.support.polling import turns, until
 
 
 async def test_closing_says_which_functions_keep_the_process(caplog: pytest.LogCaptureFixture) -> None:
@@ -104,7 +104,7 @@ async def test_a_new_caller_gets_the_next_thread_although_two_others_have_all() 
     calls = await _crowd(held, 4, ada=20, bob=20)
     try:
         calls.append(held.start("eve"))
-        await asyncio.sleep(0)
+        await turns()
         assert await held.let_go("ada") == "eve"
     finally:
         for call in calls:
@@ -118,10 +118,10 @@ async def test_callers_take_turns_at_the_threads() -> None:
     calls = await _crowd(held, 2, ada=6)
     try:
         calls += await _crowd(held, 2, bob=3, eve=3)
-        await asyncio.sleep(0)
+        await turns()
         assert [await held.let_go("ada"), await held.let_go("ada")] == ["bob", "eve"]
-        turns = [await held.let_go(share) for share in ("bob", "eve", "ada", "bob")]
-        assert {share: turns.count(share) for share in turns} == {"ada": 2, "bob": 1, "eve": 1}
+        order = [await held.let_go(share) for share in ("bob", "eve", "ada", "bob")]
+        assert {share: order.count(share) for share in order} == {"ada": 2, "bob": 1, "eve": 1}
     finally:
         for call in calls:
             call.cancel()
@@ -133,14 +133,14 @@ async def test_functions_whose_callers_are_gone_do_not_wait_for_a_thread() -> No
     held = Held(threads)
     calls = await _crowd(held, 1, ada=3)
     try:
-        await asyncio.sleep(0)
+        await turns()
         assert threads.running == 3
         for call in calls[1:]:
             call.cancel()
         await asyncio.wait(calls[1:])
         assert threads.running == 1
         bob = held.start("bob")
-        await asyncio.sleep(0)
+        await turns()
         assert await held.let_go("ada") == "bob"
         held.let_all_go()
         await bob

@@ -8,6 +8,7 @@ import pytest
 
 from antiphon.runtime.execution.failures import StopSignal, as_exception, contain, is_failure
 from antiphon.runtime.execution.supervisor import Supervised
+from tests.support.polling import turns
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ async def test_a_cancellation_is_a_failure_only_if_nobody_cancelled_the_call() -
     assert is_failure(asyncio.CancelledError(), work)
     work.stop("cancelled")
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.sleep(0)
+        await turns()
     assert not is_failure(asyncio.CancelledError(), work)
     work.uncancel()
 
@@ -44,7 +45,7 @@ async def test_a_coroutine_that_is_closed_has_not_failed() -> None:
 
     coroutine = function()
     task = asyncio.create_task(coroutine)
-    await asyncio.sleep(0)
+    await turns()
     task.cancel()
     coroutine.close()
     assert found == [False]

@@ -11,6 +11,8 @@ from antiphon import Text
 from antiphon.errors import StoreUnavailable
 from antiphon.model.content import Block
 from antiphon.runtime.execution.output_stream import LoggedOutput, StreamedOutput
+from tests.support.loop_time import LoopTime
+from tests.support.polling import turns
 
 
 class Log:
@@ -76,14 +78,18 @@ async def test_a_run_that_restarts_does_not_write_logged_segments_again() -> Non
     assert log.taken == [(1, ["a", "b"]), (3, ["c"])]
 
 
-async def test_a_delayed_flush_sends_nothing_after_the_result_was_taken() -> None:
-    log = Log()
-    output = StreamedOutput(10_000, log.take, sent=0)
-    await output.emit(texts("one"))
-    output._blocks.extend(texts("two"))  # emitted soon after, so that a timer sends it
-    output._on_timer()  # the timer fires: the flush is scheduled, and has not begun
-    assert [block.text for block in await output.remaining() if isinstance(block, Text)] == ["one", "two"]
-    assert output.sent == 1
-    assert output._sending is not None
-    await output._sending
-    assert log.taken == [(1, ["one"])]
+@pytest.mark.parametrize("is_taken", [False, True])
+async def test_a_delayed_flush_sends_nothing_after_the_result_was_taken(is_taken: bool) -> None:
+    log, loop_time = Log(), LoopTime.here()
+    with loop_time.stopped():
+        output = StreamedOutput(10_000, log.take, sent=0)
+        await output.emit(texts("one"))
+        await output.emit(texts("two"))  # soon after the first, so a timer sends it
+        loop_time.advance(60)
+        await turns(2)  # the timer has fired: the flush is scheduled, and has not begun
+        assert output.sent == 1
+        if is_taken:
+            rest = await output.remaining()
+            assert [block.text for block in rest if isinstance(block, Text)] == ["one", "two"]
+        await turns(5)
+    assert log.taken == [(1, ["one"])] + [(2, ["two"])] * (not is_taken)

@@ -27,6 +27,7 @@ from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.replay import Replay
 from antiphon.runtime.execution.run import Run
 from antiphon.runtime.execution.supervisor import Supervised
+from tests.support.polling import turns
 
 Program: TypeAlias = Any
 """Operations of a function: `("step", name)`, `("ask", name)`, `("retry", name)`, `("all", programs)`, …"""
@@ -125,14 +126,14 @@ class Play:
 
     async def work(self, what: str) -> str:
         for _ in range(self.chance.randrange(6)):
-            await asyncio.sleep(0)
+            await turns()
         return what
 
     async def instead(self, what: str) -> str:
         return what
 
     async def slow(self, what: str) -> str:
-        await asyncio.sleep(0.0001)
+        await turns(20)
         return what
 
     async def late(self, what: str, end_time: Callable[[], None]) -> str:
@@ -173,7 +174,7 @@ class Play:
 
         async def write(new: dict[str, Any]) -> None:
             self.commits.append(new)  # in the store, before the run knows
-            await asyncio.sleep(0)
+            await turns()
 
         journal = Journal(entries, write=write, id="task")
         call = Call(

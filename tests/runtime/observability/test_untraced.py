@@ -5,7 +5,6 @@ from __future__ import annotations
 import opentelemetry.trace
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import get_tracer_provider
 
 from antiphon import Client, Server
 from antiphon.instrumentation import current_trace_context, find_instruments, is_configured
@@ -36,14 +35,15 @@ async def test_calls_go_straight_to_the_dispatcher() -> None:
 
 async def test_a_provider_counts_while_the_server_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     server = small()
-    handle, before = server.engine.handle, get_tracer_provider()
-    monkeypatch.setattr(opentelemetry.trace, "_TRACER_PROVIDER", TracerProvider())
+    handle, before = server.engine.handle, opentelemetry.trace.get_tracer_provider()
+    provider = TracerProvider()
+    monkeypatch.setattr(opentelemetry.trace, "get_tracer_provider", lambda: provider)
     async with server.running():
         assert server.engine.handle is not handle
         async with Client(server) as client:
             assert (await client.call("see")).text == "seen"
     assert server.engine.handle is handle
     monkeypatch.undo()
-    assert get_tracer_provider() is before
+    assert opentelemetry.trace.get_tracer_provider() is before
     async with server.running():
         assert server.engine.handle is handle

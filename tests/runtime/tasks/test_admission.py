@@ -14,6 +14,7 @@ from antiphon.runtime.tasks.admission import Admission
 from antiphon.store import open_store
 from antiphon.store.contract import Record, Store, TaskFilter
 from antiphon.store.memory import MemoryStore
+from tests.support.polling import turns
 
 BURST = 60
 
@@ -105,7 +106,7 @@ async def test_tasks_that_are_created_while_the_store_counts_refuse_nothing() ->
     for reserved in pending[:100]:
         admission.finish(reserved, 0, created=True)
     last = asyncio.create_task(admission.reserve(record("ada"), tool, 0))
-    await asyncio.sleep(0)
+    await turns()
     for reserved in pending[100:]:
         admission.finish(reserved, 0, created=True)
     may_count.set()
@@ -128,9 +129,9 @@ async def test_one_task_waits_for_a_count_and_the_others_go_on() -> None:
         admission.finish(await admission.reserve(record(""), tool, 0), 0, created=True)
     store.count = wait_and_count  # type: ignore[method-assign]
     first = asyncio.create_task(admission.reserve(record(""), tool, 0))
-    await asyncio.sleep(0)
+    await turns()
     second = asyncio.create_task(admission.reserve(record(""), tool, 0))  # the other total is due too
-    await asyncio.sleep(0)
+    await turns()
     for _ in range(49):
         admission.finish(await admission.reserve(record(""), tool, 0), 0, created=True)
     assert counts == 2

@@ -136,7 +136,7 @@ async def test_claims_that_end_before_the_function_begins_are_no_attempts(clock:
 
 
 async def test_the_delays_double_up_to_a_minute() -> None:
-    delays = [attempts._delay(count, 1.0, 60.0) for count in range(9)]
+    delays = [attempts.delay_after(count, 1.0, 60.0) for count in range(9)]
     assert delays == [0, 1, 2, 4, 8, 16, 32, 60, 60]
 
 

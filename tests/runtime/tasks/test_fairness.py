@@ -14,7 +14,7 @@ from antiphon import Client, Context, DefinitionError, Limits, Server
 from antiphon.errors import InternalError
 from antiphon.store import open_store
 from antiphon.store.contract import Store
-from tests.support.polling import until
+from tests.support.polling import turns, until
 
 LIMITS = Limits(max_running_tasks=4, drain_timeout=0.2, lease_seconds=60.0)
 
@@ -54,7 +54,7 @@ class Shop:
             self.running[name] += 1
             self.most[name] = max(self.most[name], self.running[name])
         await self.gate.wait()
-        await asyncio.sleep(0)
+        await turns()
         for name in (tool, ctx.principal.id):
             self.running[name] -= 1
 

@@ -26,6 +26,7 @@ from tests.promises.speaking import TASKS
 from tests.runtime.faulty_store import FaultyStore, created_task
 from tests.runtime.tasks.test_service import promises
 from tests.support.memory import InMemory, in_memory
+from tests.support.polling import turns
 from tests.support.speakers import KEY
 
 PATIENT = {KEY + "clientCapabilities": {"extensions": {TASKS: {}}}}
@@ -62,26 +63,25 @@ async def write(store: Any, task: Task, version: int, entries: list[tuple[Any, A
 @asynccontextmanager
 async def counting_turns() -> AsyncIterator[list[int]]:
     """Count the turns of the event loop that other tasks get."""
-    turns = [0]
+    counted = [0]
 
     async def count() -> None:
         while True:
-            turns[0] += 1
-            await asyncio.sleep(0)
+            counted[0] += 1
+            await turns()
 
     counter = asyncio.create_task(count())
-    await asyncio.sleep(0)
-    turns[0] = 0
+    await turns()
+    counted[0] = 0
     try:
-        yield turns
+        yield counted
     finally:
         counter.cancel()
 
 
 async def written() -> None:
     """Wait until the emitted segments are in the log: nothing in memory takes more turns."""
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await turns(10)
 
 
 async def end(client: InMemory, id: str) -> None:
@@ -181,9 +181,9 @@ async def test_large_content_is_assembled_in_slices() -> None:
     for more in ({"segment_entries": [[2, entries + 1]]}, {}):
         if more:
             await write(store, task, 1, [*segments, ended(**more)])
-        async with counting_turns() as turns:
+        async with counting_turns() as counted:
             assert len(await content(store, task.id)) == entries + 1
-        assert turns[0] >= entries // 16 - 1
+        assert counted[0] >= entries // 16 - 1
 
 
 async def test_the_cache_of_content_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,11 +195,11 @@ async def test_the_cache_of_content_is_bounded(monkeypatch: pytest.MonkeyPatch) 
     cache = finished_content.FinishedContent(store)
     first = await cache.of(task)
     assert await cache.of(task) == first
-    assert (len(cache._contents), cache._bytes) == (1, len(bytes(first)))
-    cache._cache(("another", 1), b"x" * 60)
-    assert list(cache._contents) == [("another", 1)]
-    cache._cache(("large", 1), b"x" * 81)
-    assert (list(cache._contents), cache._bytes) == ([("another", 1)], 60)
+    assert (len(cache.contents), cache.bytes) == (1, len(bytes(first)))
+    cache.keep(("another", 1), b"x" * 60)
+    assert list(cache.contents) == [("another", 1)]
+    cache.keep(("large", 1), b"x" * 81)
+    assert (list(cache.contents), cache.bytes) == ([("another", 1)], 60)
 
 
 # Replaying
@@ -212,11 +212,11 @@ async def test_a_long_log_is_read_without_holding_the_event_loop() -> None:
     recorded = [("recorded", {"journal": {f"step:{number}": number}}) for number in range(entries)]
     await write(store, task, 1, recorded)
     (claim,) = await store.claim("tests", lease=60.0, limit=1)
-    async with counting_turns() as turns:
+    async with counting_turns() as counted:
         history = await read_history(store, claim)
     assert history is not None
     assert len(history.journal) == entries
-    assert turns[0] >= entries // 16 - 1
+    assert counted[0] >= entries // 16 - 1
 
 
 async def test_a_replay_does_not_hold_the_event_loop() -> None:
@@ -227,10 +227,10 @@ async def test_a_replay_does_not_hold_the_event_loop() -> None:
 
     @server.tool(task="required")
     async def tool(ctx: Context) -> str:
-        async with counting_turns() as turns:
+        async with counting_turns() as counted:
             for number in range(steps):
                 assert await ctx.step(work, number) == number
-        counts.append(turns[0])
+        counts.append(counted[0])
         return await ctx.elicit("Who?", str, key="name")
 
     async with in_memory(server) as client:
@@ -248,10 +248,10 @@ async def test_segments_that_are_emitted_again_do_not_hold_the_event_loop() -> N
 
     segments = 5000
     output = LoggedOutput(write_segments, logged=segments)
-    async with counting_turns() as turns:
+    async with counting_turns() as counted:
         for _ in range(segments):
             await output.emit(["segment"])  # type: ignore[list-item]
-    assert turns[0] >= 10
+    assert counted[0] >= 10
 
 
 # Segments that alternate with steps
@@ -260,15 +260,15 @@ async def test_segments_that_are_emitted_again_do_not_hold_the_event_loop() -> N
 class TurnStore(CountingStore):
     """A store that notes how many entries were read in each turn of the event loop."""
 
-    def __init__(self, turns: list[int]) -> None:
+    def __init__(self, counted: list[int]) -> None:
         super().__init__()
-        self._turns = turns
+        self._counted = counted
         self.read_in_turn: Counter[int] = Counter()
 
     async def read(self, *args: Any, **kwargs: Any) -> Any:
         """Read entries, and note the turn."""
         found = await super().read(*args, **kwargs)
-        self.read_in_turn[self._turns[0]] += len(found)
+        self.read_in_turn[self._counted[0]] += len(found)
         return found
 
 
@@ -278,8 +278,8 @@ async def test_segments_that_alternate_with_steps_are_replayed_and_read_in_small
     async def work(number: int) -> int:
         return number
 
-    async with counting_turns() as turns:
-        store = TurnStore(turns)
+    async with counting_turns() as counted:
+        store = TurnStore(counted)
         server = Server("tests", store=store)  # type: ignore[arg-type]
 
         @server.tool(task="required", poll_interval=0.01)
@@ -288,7 +288,7 @@ async def test_segments_that_alternate_with_steps_are_replayed_and_read_in_small
             runs += 1
             handled.clear()
             for number in range(pairs):
-                handled[turns[0]] += 1
+                handled[counted[0]] += 1
                 await ctx.emit(f"segment {number}")
                 if runs == 1:
                     await written()

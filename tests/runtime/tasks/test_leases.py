@@ -150,7 +150,7 @@ async def test_a_run_that_lost_its_task_unwinds_and_begins_nothing_more(
 
 async def test_a_run_that_swallows_its_cancellation_begins_nothing_more() -> None:
     store = await opened()
-    server, events = Server("shop", store=store, limits=SHORT), list[str]()
+    server, events = Server("shop", store=store, limits=LONG), list[str]()
 
     @server.tool(task="optional")
     async def wait(ctx: Context) -> str:
@@ -168,7 +168,7 @@ async def test_a_run_that_swallows_its_cancellation_begins_nothing_more() -> Non
     async with server.running():
         await until(lambda: store.calls["read"])
         await steal(store, id)
-        await until(lambda: "ended" in events)
+        await LoopTime.here().advance_until(lambda: "ended" in events, HOUR)
         assert await log_entries(store, id) == []
     assert events == ["cancelled", "ended"]
 
@@ -274,15 +274,17 @@ async def test_a_task_that_its_own_process_claims_again_is_given_back_and_then_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker_module, "OWN_TASK_DELAY_SECONDS", 0.01)
-    store = await opened()
-    holding = Holding(store)
+    store, loop_time = await opened(), LoopTime.here()
+    holding = Holding(store, LONG)
     id = await queued_task(store, "hold")
     async with holding.server.running():
         await until(lambda: holding.started == 1)
         await store.release(id, 1)  # the store forgets the claim, and this process claims the task itself
         await until(lambda: holding.started == 2)
         renewals = store.calls["renew"]
-        await until(lambda: store.calls["renew"] > renewals + 4)  # longer than the lease
+        await loop_time.advance_until(
+            lambda: store.calls["renew"] > renewals + 4, HOUR / 3
+        )  # longer than the lease
         holding.gate.set()
         assert (await end_of(store, id)).state == "done"
         entries = await log_entries(store, id)

@@ -77,9 +77,9 @@ async def answered_task(store: Any) -> str:
 
 
 def _service(server: Server) -> TaskService:
-    handlers = server.engine._dispatcher.task_handlers
-    assert handlers is not None
-    return handlers._service
+    service = server.engine.tasks.service
+    assert service is not None
+    return service
 
 
 async def test_a_task_of_another_version_is_released_and_goes_on_in_its_own_version(

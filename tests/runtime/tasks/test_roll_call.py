@@ -10,7 +10,7 @@ from antiphon import Client, Limits, Server, __version__
 from antiphon.runtime.relay import WORKER_REPORTS
 from antiphon.runtime.tasks.roll_call import RollCall
 from antiphon.store import open_store
-from tests.support.polling import until
+from tests.support.polling import forever, until
 
 
 def made(name: str, store: str, **limits: int) -> Server:
@@ -18,7 +18,7 @@ def made(name: str, store: str, **limits: int) -> Server:
 
     @server.tool(task="required")
     async def wait() -> str:
-        await asyncio.sleep(60)
+        await forever()
         return "waited"
 
     @server.tool

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from antiphon.model.identity import ANONYMOUS
 from antiphon.runtime.tasks.service import TaskService
 from antiphon.store import open_store
 from antiphon.store.contract import Record, Store
-from tests.support.polling import until
+from tests.support.polling import forever, until
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -49,7 +48,7 @@ def made(name: str, store: Store, ran: list[str]) -> Server:
 
     @server.tool(task="required")
     async def wait() -> str:
-        await asyncio.sleep(60)
+        await forever()
         return "waited"
 
     return server
@@ -67,8 +66,8 @@ async def pair(store: Store) -> AsyncIterator[tuple[Server, Server, list[str]]]:
 
 
 def service_of(server: Server) -> TaskService:
-    handlers: Any = server.engine._dispatcher.task_handlers
-    service: TaskService = handlers._service
+    service = server.engine.tasks.service
+    assert service is not None
     return service
 
 

@@ -141,16 +141,20 @@ async def test_suspects_run_in_groups_half_as_large_as_the_one_in_which_they_die
         await until(lambda: store.calls["release"] + len(first.started) >= 2 * count)
         assert len(first.started) == in_one
         async with second.server.running():
-            async with asyncio.timeout(30.0):
-                while len(second.started) < min(in_one, count - in_one):
-                    clock.now += 0.5
-                    await asyncio.sleep(0.05)
+
+            def others_have_begun() -> bool:
+                clock.now += 0.5
+                return len(second.started) >= min(in_one, count - in_one)
+
+            await until(others_have_begun)
             assert (len(first.started), first.started & second.started) == (in_one, set())
             gate.set()
-            async with asyncio.timeout(30.0):
-                while await store.count("ended") < count:
-                    clock.now += 5.0
-                    await asyncio.sleep(0.05)
+
+            async def all_have_ended() -> bool:
+                clock.now += 5.0
+                return bool(await store.count("ended") == count)
+
+            await until(all_have_ended)
             assert {(await end_of(store, id)).state for id in ids} == {"done"}
 
 

@@ -16,7 +16,7 @@ from antiphon.runtime.tasks import repetition
 from antiphon.runtime.tasks import worker as worker_module
 from antiphon.runtime.tasks.worker import Worker
 from tests.runtime.faulty_store import claimed_task, created_task, log_entries, open_faulty_store
-from tests.support.polling import until
+from tests.support.polling import turns, until
 
 
 def engine() -> Engine:
@@ -46,7 +46,7 @@ async def test_a_task_that_finishes_while_the_worker_stops_is_not_released() -> 
 
     mine.adopt(await claimed_task(store), asyncio.create_task(work()))
     stopping = asyncio.create_task(mine.stop(within=30))
-    await asyncio.sleep(0)
+    await turns()
     assert (mine.has_room, mine.running) == (False, 1)
     gate.set()
     await stopping

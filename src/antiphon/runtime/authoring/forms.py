@@ -56,14 +56,14 @@ _PRIMITIVES = {"string", "number", "integer", "boolean"}
 class Form:
     """The schema of a form, with a reader for the user's input."""
 
-    __slots__ = ("_keys", "_kinds", "_read", "schema")
+    __slots__ = ("_kinds", "_read", "keys", "schema")
 
     def __init__(
         self, schema: dict[str, Any], read: Callable[[dict[str, Any]], Any], *, typed: bool = False
     ) -> None:
         self.schema = schema
         self._read = read
-        self._keys: dict[str, str] = {}
+        self.keys: dict[str, str] = {}
         self._kinds = {
             name: _KINDS[field["type"]]
             for name, field in schema["properties"].items()
@@ -72,11 +72,11 @@ class Form:
 
     def key(self, message: str) -> str:
         """Return the key of a question with this form, which is the same in every process."""
-        found = self._keys.get(message)
+        found = self.keys.get(message)
         if found is None:
-            if len(self._keys) >= _MAX_CACHED_KEYS:
-                self._keys.clear()
-            found = self._keys[message] = question_key(Elicit(message, self.schema))
+            if len(self.keys) >= _MAX_CACHED_KEYS:
+                self.keys.clear()
+            found = self.keys[message] = question_key(Elicit(message, self.schema))
         return found
 
     def read(self, content: Mapping[str, Any] | None) -> tuple[Any, str | None]:

@@ -68,7 +68,7 @@ class Seal:
         """Whether other processes may have the same secrets."""
         self._secrets = raw or [os.urandom(32)]
         self._sealing: dict[Use, _SealingKey] = {}
-        self._ciphers: dict[tuple[int, Use, bytes], Any] = {}
+        self.ciphers: dict[tuple[int, Use, bytes], Any] = {}
         self._first_ciphers: list[Any] | None = None
 
     def seal(self, data: bytes, *, use: Use, bound_to: bytes, lifetime: float) -> str:
@@ -81,14 +81,14 @@ class Seal:
         nonce = os.urandom(_NONCE_BYTES)
         expiry = int((wall_clock.now() + lifetime) * 1000).to_bytes(_EXPIRY_BYTES, "big")
         sealed = key.cipher.encrypt(nonce, data, expiry + bound_to)
-        return _encode(_FORMAT + key.salt + nonce + expiry + sealed)
+        return encode(_FORMAT + key.salt + nonce + expiry + sealed)
 
     def open(self, token: str, *, use: Use, bound_to: bytes | Sequence[bytes]) -> bytes:
         """Return the data of a token of this use that is bound to one of these.
 
         Raises `SealError`, whose reason is for the log only.
         """
-        raw = _decode(token)
+        raw = decode(token)
         bindings = (bound_to,) if isinstance(bound_to, bytes) else bound_to
         data = self._open(raw, use, bindings) if raw.startswith(_FORMAT) else None
         if data is None:
@@ -109,13 +109,13 @@ class Seal:
             return None
         for number, secret in enumerate(self._secrets):
             place = (number, use, salt)
-            known = self._ciphers.get(place)
+            known = self.ciphers.get(place)
             cipher = known or _derive(secret, use, salt)
             data = _decrypt(cipher, rest, bindings)
             if data is None:
                 continue
             # Only a key that opened a token is kept, so that invented salts do not evict those in use.
-            if known is None or len(self._ciphers) > 1:
+            if known is None or len(self.ciphers) > 1:
                 self._keep_cipher(place, cipher)
             _check_expiry(rest)
             return data
@@ -123,10 +123,10 @@ class Seal:
 
     def _keep_cipher(self, place: tuple[int, Use, bytes], cipher: Any) -> None:
         """Keep a cipher behind the others, in place of the one that was not used for the longest time."""
-        self._ciphers.pop(place, None)
-        while len(self._ciphers) >= _MAX_CIPHERS:
-            del self._ciphers[next(iter(self._ciphers))]
-        self._ciphers[place] = cipher
+        self.ciphers.pop(place, None)
+        while len(self.ciphers) >= _MAX_CIPHERS:
+            del self.ciphers[next(iter(self.ciphers))]
+        self.ciphers[place] = cipher
 
     def _open_first_format(self, raw: bytes, bindings: Sequence[bytes]) -> bytes | None:
         """Return the data of a token of an earlier version, whose key was a hash of the secret."""
@@ -216,12 +216,12 @@ def _check_expiry(raw: bytes) -> None:
         raise SealError("The token has expired.")
 
 
-def _encode(raw: bytes) -> str:
+def encode(raw: bytes) -> str:
     """Return a token as URL-safe base64 without padding."""
     return binascii.b2a_base64(raw, newline=False).translate(_TO_URL_SAFE, b"=").decode()
 
 
-def _decode(token: str) -> bytes:
+def decode(token: str) -> bytes:
     """Return the bytes of a token; raises `SealError` for any other spelling than the one of `seal`."""
     try:
         # As a JSON string, because msgspec decodes base64 more quickly than binascii does.

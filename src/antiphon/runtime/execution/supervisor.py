@@ -93,6 +93,11 @@ class Supervisor:
     def __len__(self) -> int:
         return len(self.watched)
 
+    @property
+    def ticks(self) -> bool:
+        """Whether a timer runs, which looks at the tasks."""
+        return self._timer is not None
+
     def enter(self, watched: Supervised, loop: asyncio.AbstractEventLoop) -> None:
         """Supervise the current asyncio task from now on. It may have been stopped before it began."""
         if watched.task is None:

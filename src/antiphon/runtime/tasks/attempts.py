@@ -185,7 +185,7 @@ async def check_attempts(claimed: ClaimedTask, history: TaskHistory, tool: Tool)
         return False
     if not is_new:
         return True
-    delay = _delay(failed - 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+    delay = delay_after(failed - 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
     logger.warning(
         "The worker of task %s was lost while it ran. %s in %g s.",
         claimed.task.id,
@@ -245,7 +245,7 @@ async def fail_attempt(claimed: ClaimedTask, tool: Tool, error: StoreError) -> I
     if not _resumes(claimed, tool):
         return _given_up(failed + 1, reason)
     if isinstance(error, StoreUnavailable):
-        delay = _delay(claimed.quiet_releases + 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
+        delay = delay_after(claimed.quiet_releases + 1, _FIRST_RETRY_SECONDS, _LONGEST_RETRY_SECONDS)
         delay *= random.uniform(0.5, 1.5)  # nosec B311 # jitter: an outage hits many tasks at once
         logger.warning("Task %s is run again in %.3g s: %s", claimed.task.id, delay, reason)
         # Said once: an outage may be long, and the log of the task must not grow with it.
@@ -254,7 +254,7 @@ async def fail_attempt(claimed: ClaimedTask, tool: Tool, error: StoreError) -> I
     failed += 1
     if failed >= tool.max_attempts:
         return _given_up(failed, reason)
-    delay = _delay(failed, FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
+    delay = delay_after(failed, FIRST_REFUSAL_SECONDS, _LONGEST_REFUSAL_SECONDS)
     logger.warning(
         "Cannot run task %s: %s Released for another worker. Attempt %d of %d follows in %g s.",
         claimed.task.id,
@@ -272,7 +272,7 @@ async def release_mismatched(claimed: ClaimedTask, mismatch: ReplayMismatch) -> 
 
     This is no failed attempt: the worker of the right version may come much later. Raises `StoreError`.
     """
-    delay = _delay(claimed.mismatches + 1, _FIRST_MISMATCH_SECONDS, _LONGEST_MISMATCH_SECONDS)
+    delay = delay_after(claimed.mismatches + 1, _FIRST_MISMATCH_SECONDS, _LONGEST_MISMATCH_SECONDS)
     delay *= random.uniform(0.5, 1.5)  # nosec B311 # jitter: another worker may come first
     logger.error(
         "Cannot continue task %s: %s Released for a worker that has the version which began the task. "
@@ -290,7 +290,7 @@ def _resumes(claimed: ClaimedTask, tool: Tool) -> bool:
     return tool.resume and claimed.resumes
 
 
-def _delay(count: int, first: float, longest: float) -> float:
+def delay_after(count: int, first: float, longest: float) -> float:
     """Return the delay after the `count`th time: none for 0, then the first one, doubling each time."""
     return 0.0 if count < 1 else min(first * 2.0 ** min(count - 1, 32), longest)
 

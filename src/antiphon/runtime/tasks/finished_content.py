@@ -32,19 +32,21 @@ _encode = msgspec.json.Encoder().encode
 class FinishedContent:
     """The content of finished tasks as JSON, by id and end: a task that is retried ends again."""
 
-    __slots__ = ("_bytes", "_contents", "_store")
+    __slots__ = ("_store", "bytes", "contents")
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._contents: OrderedDict[tuple[str, int], bytes] = OrderedDict()
-        self._bytes = 0
+        self.contents: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        """What is kept; what was asked for last is last."""
+        self.bytes = 0
+        """How large that is."""
 
     async def of(self, task: Task) -> msgspec.Raw:
         """Return the segments of a task and the content of its result after them, as one JSON array."""
         key = task.id, task.updated
-        found = self._contents.get(key)
+        found = self.contents.get(key)
         if found is not None:
-            self._contents.move_to_end(key)
+            self.contents.move_to_end(key)
             return msgspec.Raw(found)
         assert task.result is not None
         parts: list[bytes] = []
@@ -57,7 +59,7 @@ class FinishedContent:
             parts.append(_encode(task.result["content"])[1:-1])
         content = b"[" + b",".join(parts) + b"]"
         if count == task.segments:  # the store may have deleted the task meanwhile
-            self._cache(key, content)
+            self.keep(key, content)
         return msgspec.Raw(content)
 
     async def _segments(self, id: str) -> AsyncIterator[list[Any]]:
@@ -83,14 +85,15 @@ class FinishedContent:
         last = () if record is None else await self._store.read(id, after=record.version - 1, limit=1)
         return last[0].data.get(SEGMENT_ENTRIES) if last else None
 
-    def _cache(self, key: tuple[str, int], content: bytes) -> None:
-        if len(content) > MAX_TASK_BYTES or key in self._contents:
+    def keep(self, key: tuple[str, int], content: bytes) -> None:
+        """Keep the content of a task, unless it is too large, and forget the oldest if there is no room."""
+        if len(content) > MAX_TASK_BYTES or key in self.contents:
             return
-        self._contents[key] = content
-        self._bytes += len(content)
-        while self._bytes > MAX_BYTES:
-            _, evicted = self._contents.popitem(last=False)
-            self._bytes -= len(evicted)
+        self.contents[key] = content
+        self.bytes += len(content)
+        while self.bytes > MAX_BYTES:
+            _, evicted = self.contents.popitem(last=False)
+            self.bytes -= len(evicted)
 
 
 def _batches(ranges: Sequence[Sequence[int]]) -> Iterator[list[tuple[int, int]]]:

@@ -96,5 +96,5 @@ async def test_closing_ends_iteration_after_pending_changes() -> None:
 async def test_a_closed_listener_is_removed() -> None:
     changes = ChangeFeed()
     with changes.listen(everything):
-        assert len(changes.listeners) == 1
-    assert len(changes.listeners) == 0
+        assert len(changes) == 1
+    assert len(changes) == 0

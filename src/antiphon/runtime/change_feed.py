@@ -32,8 +32,7 @@ class ChangeFeed:
     """The listeners of one server."""
 
     def __init__(self) -> None:
-        self.listeners: set[Listener] = set()
-        """Those who listen now."""
+        self._listeners: set[Listener] = set()
         self._closed = False
         self.forward: Callable[[Change], None] = lambda change: None
         """Passes a change on to other processes."""
@@ -48,7 +47,7 @@ class ChangeFeed:
 
     def publish_locally(self, change: Change) -> None:
         """Deliver a change to the listeners of this process. Safe to call from any thread."""
-        for listener in tuple(self.listeners):
+        for listener in tuple(self._listeners):
             listener.deliver(change)
 
     def listen(self, is_relevant: Callable[[Change], bool], *, until: float | None = None) -> Listener:
@@ -56,12 +55,12 @@ class ChangeFeed:
 
         The iteration ends at `until`, in seconds since the epoch, if it is not `None`.
         """
-        return Listener(self.listeners, is_relevant, closed=self._closed, until=until)
+        return Listener(self._listeners, is_relevant, closed=self._closed, until=until)
 
     def close(self) -> None:
         """End all listeners, after they have received the pending changes."""
         self._closed = True
-        for listener in tuple(self.listeners):
+        for listener in tuple(self._listeners):
             listener.close()
 
     def reopen(self) -> None:

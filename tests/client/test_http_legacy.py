@@ -237,6 +237,9 @@ async def test_changes_come_on_the_stream_outside_of_requests() -> None:
 async def test_a_server_without_a_stream_outside_of_requests_is_left_in_peace() -> None:
     async with serving(legacy(no_stream)) as fake, Client(fake.url, on_change=print) as client:
         await client.call("tool")
+        with Clock() as clock:
+            await clock.advance(hours=1)
+        await client.call("tool")
     assert fake.methods().count("GET") == 1
 
 

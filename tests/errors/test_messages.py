@@ -284,6 +284,9 @@ def test_the_error_that_ends_a_command_is_printed_with_details_and_code(
     with pytest.raises(SystemExit) as ended, handle_errors():
         raise KeyboardInterrupt
     assert ended.value.code == 130
+
+
+def test_a_command_without_its_target_says_so() -> None:
     assert require_target("x") == "x"
     with pytest.raises(CommandError, match="Missing target"):
         require_target(None)

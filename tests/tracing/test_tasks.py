@@ -12,6 +12,7 @@ from opentelemetry import trace
 
 from antiphon import Client, Context, Server
 from antiphon.store import open_store
+from antiphon.store.memory import MemoryStore
 from tests.patterns.conftest import in_a_thread
 from tests.patterns.tooling import DIALECTS, make
 from tests.promises.tooling import speaker
@@ -174,7 +175,8 @@ async def test_the_trace_is_stored_with_the_task_and_a_task_without_one_has_a_tr
 
 
 async def test_a_trace_context_that_is_none_is_not_stored_in_the_record(spans: Spans) -> None:
-    server = Server("hostile", store="memory:")
+    store = MemoryStore()
+    server = Server("hostile", store=store)
 
     @server.tool(task="required")
     async def report() -> str:
@@ -183,5 +185,8 @@ async def test_a_trace_context_that_is_none_is_not_stored_in_the_record(spans: S
     async with Client(server) as client:
         handle = await client.submit("report", meta={"traceparent": "00-" + "f" * 10_000})
         assert (await handle.result()).text == "done"
+        record = await store.get(str(handle.id))
+    assert record is not None
+    assert record.head["traceparent"].startswith(f"00-{trace_id(spans.one('tools/call report', SERVER))}-")
     assert len({trace_id(span) for span in spans.named("tools/call report")}) == 1
     assert spans.named("tools/call report", CLIENT)

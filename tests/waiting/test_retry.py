@@ -208,7 +208,7 @@ async def test_the_log_keeps_the_last_errors_of_many_attempts() -> None:
     "options", [{"attempts": 0}, {"first": -1}, {"factor": 0.5}, {"on": ("OSError",)}, {"longest": -1}]
 )
 def test_a_retry_that_cannot_work_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(DefinitionError):
+    with pytest.raises(DefinitionError, match=f"{next(iter(options))}"):
         Retry(**options)
 
 

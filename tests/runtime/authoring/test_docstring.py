@@ -74,7 +74,7 @@ def test_all_styles_are_read_alike(function: Callable[..., Any]) -> None:
     )
 
 
-def test_none() -> None:
+def test_a_function_without_a_docstring_has_no_description() -> None:
     def f(): ...
 
     assert read(f) == (None, {})
@@ -90,7 +90,7 @@ def test_a_docstring_with_arguments_only() -> None:
     assert read(f) == (None, {"a": "The first."})
 
 
-def test_one_line() -> None:
+def test_one_line_is_the_whole_description() -> None:
     def f():
         """Do it."""
 

@@ -25,6 +25,7 @@ from antiphon import (
     ToolAnnotations,
 )
 from tests.support.memory import in_memory
+from tests.support.polling import DEADLINE
 
 
 class Point(BaseModel):
@@ -282,7 +283,7 @@ async def test_an_exception_leaks_no_details_and_is_logged_with_the_request(
 
 async def test_functions_that_are_not_async_run_at_once_in_threads() -> None:
     server = Server("tests")
-    barrier = threading.Barrier(8, timeout=10)
+    barrier = threading.Barrier(8, timeout=DEADLINE)
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
     variable.set("from outside")
 

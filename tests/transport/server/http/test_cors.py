@@ -255,4 +255,6 @@ def test_what_is_not_an_origin_is_refused_with_what_to_write(named: str, said: s
     "named", ["http://[::1]:6274", "vscode-webview://abc", "chrome-extension://abc", "null", "*"]
 )
 def test_origins_of_every_kind_can_be_named(named: str) -> None:
-    assert build().asgi(origins=[named]).endpoint.guard.cors is not None
+    cors = build().asgi(origins=[named]).endpoint.guard.cors
+    assert cors is not None
+    assert cors.names(named)

@@ -31,6 +31,7 @@ DEADLINES: dict[str, int | None] = {
     "wait": 0,
     "wait_closed": None,
     "join": 0,
+    "Barrier": None,
     "result": 0,
     "exception": 0,
     "communicate": None,

@@ -43,12 +43,14 @@ async def work(seconds: float, ctx: Context) -> str:
 
 
 @server.tool
-async def hold(file: str) -> str:
+async def hold(file: str, ctx: Context) -> str:
     """Work until there is a file."""
     global working
     working += 1
     try:
+        await ctx.progress(1, 2)
         await until(Path(file).exists)
+        await ctx.progress(2, 2)
     finally:
         working -= 1
     return "released"

@@ -31,6 +31,7 @@ from antiphon.store.contract import TaskFilter
 from antiphon.version import VERSION
 from tests.support.polling import until
 from tests.support.postgres import Postgres, postgres
+from tests.upgrade.clients import write_all
 from tests.upgrade.desk import OLD_SECRET, TOKENS
 from tests.upgrade.kept import (
     AN_HOUR,
@@ -511,6 +512,15 @@ async def write_postgres(folder: Path) -> None:
     writer.kept.write(folder / "postgres" / "kept.json")
 
 
+async def write_clients(folder: Path) -> None:
+    """Write what clients and the command line leave."""
+    (folder / "clients").mkdir()
+    kept = Kept.read(folder / "sqlite" / "kept.json")
+    with tempfile.TemporaryDirectory() as name:
+        place = copy_of_file(folder, Path(name))
+        await write_all(folder / "clients", place.url, kept.tasks["values"]["id"])
+
+
 async def _write(writer: Writer, snapshot: Any, copy: Any) -> None:
     with at(MOMENT):
         await writer.fill()
@@ -537,6 +547,7 @@ async def main(name: str = VERSION) -> None:
     try:
         await write_sqlite(folder)
         await write_postgres(folder)
+        await write_clients(folder)
         (folder / "SHA256SUMS").write_text(checksums(folder), encoding="utf-8")
     except BaseException:
         shutil.rmtree(folder)

@@ -4,39 +4,51 @@ from __future__ import annotations
 
 import asyncio
 from datetime import date
+from pathlib import Path
 
 from pydantic import BaseModel
 
 from antiphon import Context, Failure, InternalError, InvalidParams, Limits, Server
+from tests.support import polling
+from tests.support.leases import LONG_LEASE_SECONDS
 
 
 class Name(BaseModel):
     name: str
 
 
+async def made(path: str) -> None:
+    """Wait until a file is made; without one, for a few turns of the event loop."""
+    if path:
+        await polling.until(Path(path).exists, within=float("inf"))
+    await polling.turns(3)
+
+
 def make(store: str | None = None) -> Server:
     """Return a server whose tools run as tasks."""
-    server = Server("patient", store=store, limits=Limits(drain_timeout=0.2, lease_seconds=2.0))
+    server = Server(
+        "patient", store=store, limits=Limits(drain_timeout=0.2, lease_seconds=LONG_LEASE_SECONDS)
+    )
 
     @server.tool
     async def at_once() -> str:
         return "at once"
 
     @server.tool(task="optional", poll_interval=0.1)
-    async def sleep(seconds: float = 0.05) -> str:
-        await asyncio.sleep(seconds)
-        return f"slept {seconds} s"
+    async def sleep(until: str = "") -> str:
+        await made(until)
+        return "slept"
 
     @server.tool(task="required", poll_interval=0.1)
     async def ponder() -> str:
-        await asyncio.sleep(60)
+        await polling.forever()
         return "42"
 
     @server.tool(task="required", poll_interval=0.1)
-    async def pack(ctx: Context, boxes: int = 3, seconds: float = 0.5) -> str:
+    async def pack(ctx: Context, boxes: int = 3, until: str = "") -> str:
         for box in range(1, boxes + 1):
             await ctx.progress(box, boxes, f"box {box}")
-        await asyncio.sleep(seconds)
+        await made(until)
         return "packed"
 
     @server.tool(task="required", poll_interval=0.1)
@@ -60,7 +72,7 @@ def make(store: str | None = None) -> Server:
     async def turns(ctx: Context) -> str:
         name = await ctx.elicit("First name?", Name, key="first")
         await ctx.promise()
-        await asyncio.sleep(0.05)
+        await polling.turns(3)
         return f"Later, {name.name}!"
 
     @server.tool(task="optional", answer_within=30.0, poll_interval=0.1)

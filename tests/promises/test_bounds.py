@@ -289,7 +289,7 @@ def _failing(patch: pytest.MonkeyPatch, workshop: Workshop) -> list[str]:
 
 
 async def test_a_tool_that_has_only_so_much_time_has_no_more_as_a_task(kind: str, tmp_path: Path) -> None:
-    server, begun, time = Server("hurried", store=store_of(kind, tmp_path)), asyncio.Event(), LoopTime()
+    server, begun, time = Server("hurried", store=store_of(kind, tmp_path)), asyncio.Event(), LoopTime.here()
 
     @server.tool(task="required", timeout=600, poll_interval=0.05)
     async def slow() -> AsyncIterator[str]:

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from antiphon import Client
-from antiphon.client import Elicitation, TaskHandle, TaskStatus
+from antiphon.client import Elicitation, TaskHandle
 from antiphon.errors import Unreachable
+from tests.support.leases import end_leases
+from tests.support.polling import until
 from tests.support.process import ServerProcess, environment, free_port, started
 
 MODERN, LEGACY, DRAFT = "2026-07-28", "2025-11-25", "DRAFT-2026-v1"
@@ -46,11 +48,12 @@ async def answered(question: Elicitation) -> Mapping[str, str]:
     return {"name": question.message.split()[0]}
 
 
-async def asking(handle: TaskHandle) -> TaskStatus:
+async def heard(handle: TaskHandle, expected: str) -> None:
+    """Wait until a task has a status. Whatever the client has sent before has arrived by then."""
     async for status in handle.updates():
-        if status.status == "input_required":
-            return status
-    raise AssertionError("it never asks")
+        if status.status == expected:
+            return
+    raise AssertionError(f"it is never {expected}")
 
 
 @ALL
@@ -59,7 +62,7 @@ async def test_a_task_is_taken_up_by_another_process(version: str, tmp_path: Pat
         able = {"elicitation": {"form": {}}}
         async with Client(server.url, protocol=version, capabilities=able) as client:
             promise = await client.submit("greet")
-            await asking(promise)
+            await heard(promise, "input_required")
         assert promise.id is not None
         ran = subprocess.run(
             [sys.executable, "-c", ELSEWHERE, server.url, version, promise.id],
@@ -74,17 +77,20 @@ async def test_a_task_is_taken_up_by_another_process(version: str, tmp_path: Pat
 @ALL
 async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_path: Path) -> None:
     port = free_port()
+    goes_on = tmp_path / "goes on"
     with patient(tmp_path, port) as server:
-        client = Client(server.url, protocol=version, elicit=answered, timeout=60)
+        client = Client(server.url, protocol=version, elicit=answered, timeout=60, reconnect_timeout=600)
         await client.__aenter__()
-        promise = await client.submit("sleep", seconds=2)
-        waiting = asyncio.create_task(promise.result(timeout=60))
-        await asyncio.sleep(0.3)
+        promise = await client.submit("sleep", until=str(goes_on))
+        waiting = asyncio.create_task(promise.result(timeout=600))
+        await heard(promise, "working")
         server.process.kill()
         server.process.wait()
+    await end_leases(f"sqlite:///{tmp_path}/tasks.db")
+    goes_on.touch()
     try:
         with patient(tmp_path, port):
-            assert (await waiting).text == "slept 2.0 s"
+            assert (await waiting).text == "slept"
             asked = await client.submit("greet")
             assert (await asked.result(timeout=60)).text == "Hello, First Last!"
     finally:
@@ -95,10 +101,11 @@ async def test_the_server_is_restarted_and_the_handle_goes_on(version: str, tmp_
 async def test_updates_go_on_after_a_restart(version: str, tmp_path: Path) -> None:
     port = free_port()
     with patient(tmp_path, port) as server:
-        client = Client(server.url, protocol=version, capabilities={"elicitation": {"form": {}}}, timeout=60)
+        able = {"elicitation": {"form": {}}}
+        client = Client(server.url, protocol=version, capabilities=able, timeout=60, reconnect_timeout=600)
         await client.__aenter__()
         promise = await client.submit("greet")
-        await asking(promise)
+        await heard(promise, "input_required")
         seen: list[str] = []
 
         async def watch() -> None:
@@ -106,11 +113,11 @@ async def test_updates_go_on_after_a_restart(version: str, tmp_path: Path) -> No
                 seen.append(status.status)
 
         watching = asyncio.create_task(watch())
-        await asyncio.sleep(0.2)
+        await until(lambda: "input_required" in seen)
     try:
         with patient(tmp_path, port):
             await promise.cancel()
-            await asyncio.wait_for(watching, 15)
+            await asyncio.wait_for(watching, 60)
     finally:
         await client.__aexit__(None, None, None)
     assert (seen[-2], seen[-1]) == ("input_required", "cancelled")
@@ -118,15 +125,15 @@ async def test_updates_go_on_after_a_restart(version: str, tmp_path: Path) -> No
 
 async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
     with patient(tmp_path) as server:
-        client = Client(server.url, timeout=5, reconnect_timeout=0.5)
+        client = Client(server.url, timeout=60, reconnect_timeout=0.5)
         await client.__aenter__()
-        promise = await client.submit("sleep", seconds=60)
+        promise = await client.submit("ponder")
         waiting = asyncio.create_task(promise.result())
-        await asyncio.sleep(0.1)
+        await heard(promise, "working")
         server.process.kill()
         server.process.wait()
         with pytest.raises(Unreachable):
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, 60)
         await client.__aexit__(None, None, None)
 
 
@@ -136,8 +143,13 @@ async def test_over_standard_streams(version: str, tmp_path: Path) -> None:
     env = {**environment(), "ANTIPHON_STORE": f"sqlite:///{tmp_path / 'tasks.db'}"}
     async with Client(command, protocol=version, env=env, elicit=answered, timeout=60) as client:
         assert (await client.call("greet")).text == "Hello, First Last!"
-        promise = await client.submit("sleep", seconds=0.1)
-        assert [status.status async for status in promise.updates()] == ["working", "completed"]
+        goes_on = tmp_path / "goes on"
+        promise = await client.submit("sleep", until=str(goes_on))
+        seen = []
+        async for status in promise.updates():
+            seen.append(status.status)
+            goes_on.touch()
+        assert seen == ["working", "completed"]
     async with Client(command, protocol=version, env=env, elicit=answered, timeout=60) as client:
         assert promise.id is not None
-        assert (await client.task(promise.id).result()).text == "slept 0.1 s"
+        assert (await client.task(promise.id).result()).text == "slept"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from fastmcp.server.dependencies import get_access_token
 
 from antiphon import BearerTokens, Client, Context, DefinitionError, RequestError, Server, adopt
 from antiphon.adoption.guards import guards_server
+from antiphon.cli.exit_codes import CommandError
+from antiphon.cli.run.load import load_server
 from antiphon.errors import AntiphonError
 from tests.adoption.generations import Generation
 from tests.cli import command
@@ -218,7 +221,11 @@ async def call_tool(ctx, params):
 
 private = Server("private", on_list_tools=list_tools, on_call_tool=call_tool)
 app = private.streamable_http_app(
-    auth=AuthSettings(issuer_url="https://i.example.com", resource_server_url="https://n.example.com/mcp"),
+    auth=AuthSettings(
+        issuer_url="https://i.example.com",
+        resource_server_url="https://n.example.com/mcp",
+        validate_token_resource=True,
+    ),
     token_verifier=Verifier(),
 )
 """,
@@ -226,9 +233,25 @@ app = private.streamable_http_app(
 
 
 @pytest.mark.parametrize("name", GUARDED)
-async def test_a_file_that_guards_its_server_where_it_serves_it_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_server_that_its_file_guards_where_it_serves_it_is_not_loaded_for_everybody(
+    name: str, tmp_path: Path
+) -> None:
     file = tmp_path / "guarded.py"
     file.write_text(GUARDED[name])
+    with pytest.raises(CommandError, match="it may be what authenticates callers"):
+        load_server(str(file))
+
+    async def call(server: Server) -> str:
+        async with Client(server) as client:
+            return (await client.call("hello")).text
+
+    for allowed in ({"allow_anonymous": True}, {"is_private": True}):
+        assert asyncio.run(call(load_server(str(file), **allowed))) == "hello"
+
+
+async def test_a_file_that_guards_its_server_where_it_serves_it_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "guarded.py"
+    file.write_text(GUARDED["wrapped"])
     for words in (["run"], ["run", "--console"]):
         refused = command.antiphon(*words, "--port", "0", file)
         assert refused.returncode != 0
@@ -238,7 +261,14 @@ async def test_a_file_that_guards_its_server_where_it_serves_it_is_refused(name:
     with command.running("--allow-anonymous", file, directory=tmp_path) as served:
         async with Client(served.url) as client:
             assert (await client.call("hello")).text == "hello"
-    # Whoever starts it over stdio runs it, and a gateway that starts it does not offer it to others.
+
+
+@pytest.mark.parametrize("name", ["wrapped", "ours"])
+async def test_a_guarded_file_over_stdio_is_for_who_starts_it_and_a_gateway_does_not_offer_it(
+    name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "guarded.py"
+    file.write_text(GUARDED[name])
     async with Client([*command.COMMAND, "run", "--stdio", str(file)]) as client:
         assert (await client.call("hello")).text == "hello"
     outer = Server("outer")

@@ -134,7 +134,7 @@ class Desk:
         only: Collection[str] | None = None,
         signed_in: bool = True,
         single_use_state: bool = False,
-        lease: float = 15.0,
+        lease: float = 60.0,
     ) -> None:
         self.world = World()
         self._only = only

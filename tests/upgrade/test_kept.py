@@ -16,7 +16,9 @@ from antiphon.model.waiting import Wait
 from antiphon.runtime.carriers.seal import Use
 from antiphon.runtime.execution.journal import JOURNAL_NAMES
 from antiphon.store.contract import Phase
+from tests.upgrade.clients import run
 from tests.upgrade.kept import (
+    AN_HOUR,
     ENDS,
     FOLDERS,
     MOMENT,
@@ -31,6 +33,7 @@ from tests.upgrade.kept import (
     missing,
     protocols,
     redeem,
+    served,
     visit,
 )
 from tests.upgrade.write import checksums
@@ -103,6 +106,25 @@ async def test_every_state_is_redeemed_and_no_step_repeated(left: Left) -> None:
 async def test_sessions_cookies_cursors_and_artifacts_are_still_good(left: Left) -> None:
     found = await visit(await left.copy(), left.kept)
     assert missing(left.kept.visits, found) == []
+
+
+async def test_a_check_of_the_store_finds_that_every_log_adds_up_to_its_task(left: Left) -> None:
+    place = await left.copy()
+    run("store", "check", place.url)
+
+
+async def test_the_console_shows_every_task_to_an_operator(left: Left) -> None:
+    place = await left.copy()
+    with at(MOMENT + AN_HOUR):
+        async with served(place.desk(only=()), console=True) as wire:
+            headers = {"host": "localhost", "cookie": left.kept.cookies["bob-token"]}
+            for name, task in left.kept.tasks.items():
+                if not task["owner"]:
+                    continue  # it belongs to another server
+                page = wire.url.replace("/mcp", f"/console/api/stores/own/tasks/{task['id']}")
+                for part in ("", "/timeline", "/log", "/json"):
+                    answer = await wire.http.get(page + part, headers=headers)
+                    assert (name, part, answer.status_code) == (name, part, 200), answer.text
 
 
 # What the newest folder has

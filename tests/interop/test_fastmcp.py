@@ -14,13 +14,14 @@ from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
 from fastmcp.exceptions import ToolError
 
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 from tests.support.process import SERVERS, ServerProcess, environment
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(
+    scope="module",
     loop_scope="module",
     params=[(way, mode) for way in ("http", "stdio") for mode in ("legacy", "auto")],
     ids="-".join,
@@ -34,7 +35,7 @@ async def client(request: pytest.FixtureRequest, everything: ServerProcess) -> A
         if way == "http"
         else StdioTransport(sys.executable, [script, "--stdio"], env=environment(), keep_alive=False)
     )
-    async with Client(target, mode=mode, timeout=20) as connected:
+    async with Client(target, mode=mode, timeout=DEADLINE) as connected:
         yield connected
 
 

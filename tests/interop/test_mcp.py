@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import mcp_types as types
 import pytest
+import pytest_asyncio
 from mcp import Client, MCPDeprecationWarning, MCPError, StdioServerParameters
 
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, until
 from tests.support.process import SERVERS, ServerProcess, environment
 
 MODERN = "2026-07-28"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture(scope="module", params=["http", "stdio"])
@@ -32,115 +36,118 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def connect(target: Any, mode: str) -> Callable[[], Client]:
-    """Makes a client; it must be closed in the task that opened it, which a fixture's end is not."""
-    return lambda: Client(target, mode=mode, read_timeout_seconds=20)
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(target: Any, mode: str) -> AsyncIterator[Client]:
+    """A client, which must be closed in the task that opened it. The end of a fixture is not in that task."""
+    opened, may_close = asyncio.get_running_loop().create_future(), asyncio.Event()
+
+    async def hold_open() -> None:
+        async with Client(target, mode=mode, read_timeout_seconds=DEADLINE) as client:
+            opened.set_result(client)
+            await may_close.wait()
+
+    holding = asyncio.create_task(hold_open())
+    await asyncio.wait({opened, holding}, return_when=asyncio.FIRST_COMPLETED)
+    yield await (opened if opened.done() else holding)
+    may_close.set()
+    await holding
 
 
-async def test_who_the_server_is(connect: Callable[[], Client], mode: str) -> None:
-    async with connect() as client:
-        expected = "2025-11-25" if mode == "legacy" else MODERN
-        assert client.protocol_version == expected
-        if mode != MODERN:  # one that pins a version never asks
-            assert client.server_info is not None
-            assert client.server_info.name == "everything"
-            assert client.instructions == "Try each tool."
+async def test_who_the_server_is(client: Client, mode: str) -> None:
+    expected = "2025-11-25" if mode == "legacy" else MODERN
+    assert client.protocol_version == expected
+    if mode != MODERN:  # one that pins a version never asks
+        assert client.server_info is not None
+        assert client.server_info.name == "everything"
+        assert client.instructions == "Try each tool."
 
 
-async def test_tools_of_all_pages_are_listed(connect: Callable[[], Client]) -> None:
-    async with connect() as client:
-        tools: dict[str, types.Tool] = {}
-        cursor: str | None = None
-        for _ in range(10):
-            page = await client.list_tools(cursor=cursor)
-            tools |= {tool.name: tool for tool in page.tools}
-            cursor = page.next_cursor
-            if cursor is None:
-                break
-        assert len(tools) == 14
-        assert tools["add"].title == "Add two numbers"
-        assert tools["add"].input_schema["required"] == ["a"]
-        assert tools["weather"].output_schema is not None
+async def test_tools_of_all_pages_are_listed(client: Client) -> None:
+    tools: dict[str, types.Tool] = {}
+    cursor: str | None = None
+    for _ in range(10):
+        page = await client.list_tools(cursor=cursor)
+        tools |= {tool.name: tool for tool in page.tools}
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert len(tools) == 14
+    assert tools["add"].title == "Add two numbers"
+    assert tools["add"].input_schema["required"] == ["a"]
+    assert tools["weather"].output_schema is not None
 
 
-async def test_tools_are_called(connect: Callable[[], Client], mode: str) -> None:
-    async with connect() as client:
-        assert (await client.call_tool("add", {"a": 2, "b": 3})).content[0].text == "5"  # type: ignore[union-attr]
-        weather = await client.call_tool("weather", {"city": "Oslo", "place": {"latitude": 59.9}})
-        assert weather.structured_content == {"city": "Oslo", "celsius": 59.9, "words": ["mild"]}
-        primes = (await client.call_tool("primes", {"below": 10})).structured_content
-        assert primes == ({"result": [2, 3, 5, 7]} if mode == "legacy" else [2, 3, 5, 7])
-        picture = await client.call_tool("picture", {})
-        assert [block.type for block in picture.content] == ["text", "image"]
+async def test_tools_are_called(client: Client, mode: str) -> None:
+    assert (await client.call_tool("add", {"a": 2, "b": 3})).content[0].text == "5"  # type: ignore[union-attr]
+    weather = await client.call_tool("weather", {"city": "Oslo", "place": {"latitude": 59.9}})
+    assert weather.structured_content == {"city": "Oslo", "celsius": 59.9, "words": ["mild"]}
+    primes = (await client.call_tool("primes", {"below": 10})).structured_content
+    assert primes == ({"result": [2, 3, 5, 7]} if mode == "legacy" else [2, 3, 5, 7])
+    picture = await client.call_tool("picture", {})
+    assert [block.type for block in picture.content] == ["text", "image"]
 
 
-async def test_failures_are_results_and_wrong_requests_are_errors(connect: Callable[[], Client]) -> None:
-    async with connect() as client:
-        failed = await client.call_tool("fail", {})
-        assert failed.is_error
-        assert failed.content[0].text == "this was to be expected"  # type: ignore[union-attr]
-        wrong = await client.call_tool("add", {"a": "two"})
-        assert wrong.is_error
-        with pytest.raises(MCPError) as refused:
-            await client.call_tool("none", {})
-        assert refused.value.error.code == -32602
+async def test_failures_are_results_and_wrong_requests_are_errors(client: Client) -> None:
+    failed = await client.call_tool("fail", {})
+    assert failed.is_error
+    assert failed.content[0].text == "this was to be expected"  # type: ignore[union-attr]
+    wrong = await client.call_tool("add", {"a": "two"})
+    assert wrong.is_error
+    with pytest.raises(MCPError) as refused:
+        await client.call_tool("none", {})
+    assert refused.value.error.code == -32602
 
 
-async def test_arguments_are_mirrored_in_headers(connect: Callable[[], Client]) -> None:
-    async with connect() as client:
-        await client.list_tools()
-        page = await client.list_tools(cursor="8")
-        assert "region" in {tool.name for tool in page.tools}
-        assert (await client.call_tool("region", {"where": "Malmö"})).content[0].text == "in Malmö"  # type: ignore[union-attr]
+async def test_arguments_are_mirrored_in_headers(client: Client) -> None:
+    await client.list_tools()
+    page = await client.list_tools(cursor="8")
+    assert "region" in {tool.name for tool in page.tools}
+    assert (await client.call_tool("region", {"where": "Malmö"})).content[0].text == "in Malmö"  # type: ignore[union-attr]
 
 
-async def test_progress_is_heard(connect: Callable[[], Client]) -> None:
-    async with connect() as client:
-        heard: list[tuple[float, float | None, str | None]] = []
+async def test_progress_is_heard(client: Client) -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
 
-        async def note(progress: float, total: float | None, message: str | None) -> None:
-            heard.append((progress, total, message))
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        heard.append((progress, total, message))
 
-        await client.call_tool("count", {"to": 3, "pause": 0.01}, progress_callback=note)
-        await until(lambda: len(heard) == 3)
-        assert heard == [(1, 3, "at 1"), (2, 3, "at 2"), (3, 3, "at 3")]
-
-
-async def test_resources_are_listed_and_read(connect: Callable[[], Client]) -> None:
-    async with connect() as client:
-        assert [str(each.uri) for each in (await client.list_resources()).resources] == [
-            "note://first",
-            "note://raw",
-        ]
-        templates = (await client.list_resource_templates()).resource_templates
-        assert [each.uri_template for each in templates] == ["note://{name}/{page}", "blob://{name}"]
-        (first,) = (await client.read_resource("note://first")).contents
-        assert isinstance(first, types.TextResourceContents)
-        assert (first.text, first.mime_type) == ("# First", "text/markdown")
-        (raw,) = (await client.read_resource("note://raw")).contents
-        assert isinstance(raw, types.BlobResourceContents)
-        assert raw.blob == "AAE="
-        (page,) = (await client.read_resource("note://diary/7")).contents
-        assert isinstance(page, types.TextResourceContents)
-        assert json.loads(page.text) == {"name": "diary", "page": 7}
-        with pytest.raises(MCPError):
-            await client.read_resource("note://")
+    await client.call_tool("count", {"to": 3, "pause": 0.01}, progress_callback=note)
+    await until(lambda: len(heard) == 3)
+    assert heard == [(1, 3, "at 1"), (2, 3, "at 2"), (3, 3, "at 3")]
 
 
-async def test_prompts_are_listed_filled_in_and_completed(connect: Callable[[], Client]) -> None:
-    async with connect() as client:
-        (prompt,) = (await client.list_prompts()).prompts
-        assert [argument.name for argument in prompt.arguments or []] == ["name", "tone"]
-        filled = await client.get_prompt("greet", {"name": "Ada", "tone": "wry"})
-        assert [message.role for message in filled.messages] == ["user", "assistant"]
-        assert filled.messages[0].content.text == "Greet Ada, wry."  # type: ignore[union-attr]
-        reference = types.PromptReference(name="greet")
-        completed = await client.complete(reference, {"name": "name", "value": "A"})
-        assert completed.completion.values == ["Ada", "Alan"]
-        template = types.ResourceTemplateReference(uri="note://{name}/{page}")
-        pages = await client.complete(template, {"name": "page", "value": "1"}, {"name": "first"})
-        assert pages.completion.values == ["10", "11", "12"]
+async def test_resources_are_listed_and_read(client: Client) -> None:
+    assert [str(each.uri) for each in (await client.list_resources()).resources] == [
+        "note://first",
+        "note://raw",
+    ]
+    templates = (await client.list_resource_templates()).resource_templates
+    assert [each.uri_template for each in templates] == ["note://{name}/{page}", "blob://{name}"]
+    (first,) = (await client.read_resource("note://first")).contents
+    assert isinstance(first, types.TextResourceContents)
+    assert (first.text, first.mime_type) == ("# First", "text/markdown")
+    (raw,) = (await client.read_resource("note://raw")).contents
+    assert isinstance(raw, types.BlobResourceContents)
+    assert raw.blob == "AAE="
+    (page,) = (await client.read_resource("note://diary/7")).contents
+    assert isinstance(page, types.TextResourceContents)
+    assert json.loads(page.text) == {"name": "diary", "page": 7}
+    with pytest.raises(MCPError):
+        await client.read_resource("note://")
+
+
+async def test_prompts_are_listed_filled_in_and_completed(client: Client) -> None:
+    (prompt,) = (await client.list_prompts()).prompts
+    assert [argument.name for argument in prompt.arguments or []] == ["name", "tone"]
+    filled = await client.get_prompt("greet", {"name": "Ada", "tone": "wry"})
+    assert [message.role for message in filled.messages] == ["user", "assistant"]
+    assert filled.messages[0].content.text == "Greet Ada, wry."  # type: ignore[union-attr]
+    reference = types.PromptReference(name="greet")
+    completed = await client.complete(reference, {"name": "name", "value": "A"})
+    assert completed.completion.values == ["Ada", "Alan"]
+    template = types.ResourceTemplateReference(uri="note://{name}/{page}")
+    pages = await client.complete(template, {"name": "page", "value": "1"}, {"name": "first"})
+    assert pages.completion.values == ["10", "11", "12"]
 
 
 async def test_log_messages_are_heard(target: Any, mode: str) -> None:

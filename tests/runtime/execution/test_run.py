@@ -20,6 +20,7 @@ from antiphon.runtime.execution.journal import Journal
 from antiphon.runtime.execution.run import Run
 from antiphon.runtime.execution.supervisor import Supervised
 from tests.support.memory import InMemory, in_memory
+from tests.support.polling import until
 from tests.support.speakers import KEY
 
 ABLE = {KEY + "clientCapabilities": {"elicitation": {"form": {}}, "sampling": {}}}
@@ -70,7 +71,8 @@ def make() -> Server:
 
     @server.tool
     async def measures(ctx: Context) -> bool:
-        return 0 <= ctx.elapsed < 60
+        before = ctx.elapsed
+        return before >= 0 and await until(lambda: ctx.elapsed > before)
 
     @server.resource("u://{name}")
     async def asking(name: str, ctx: Context) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+import pytest_asyncio
 
 from antiphon import wall_clock
 from tests.support import lifeline
@@ -67,3 +68,24 @@ def lease_time(monkeypatch: pytest.MonkeyPatch) -> LeaseTime:
     """The clock of leases, which is the real one again after the test."""
     monkeypatch.setattr(wall_clock, "leases_ahead", 0.0)
     return LeaseTime()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def chromium() -> AsyncIterator[Any]:
+    """The Chromium that all tests of a process share. They run in the event loop of the session."""
+    from tests.apps.browser import launched  # skips without a browser
+
+    async with launched() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def browser(chromium: Any) -> AsyncIterator[Any]:
+    """Chromium, for contexts and pages that end with the test.
+
+    The module needs `pytestmark = pytest.mark.asyncio(loop_scope="session")`.
+    """
+    from tests.apps.browser import borrowed
+
+    async with borrowed(chromium) as running:
+        yield running

@@ -141,25 +141,43 @@ class Host:
 
 
 @asynccontextmanager
-async def host_for(client: Client) -> AsyncIterator[Host]:
-    """Open a host whose Apps read resources of a client's server."""
+async def launched(*arguments: str) -> AsyncIterator[Any]:
+    """Start Chromium."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", *arguments]
+        )
         try:
-            page = await browser.new_page()
-            page.set_default_timeout(WAIT_MS)
-            messages: list[str] = []
-            page.on("pageerror", lambda error: messages.append(str(error)))
-            page.on(
-                "console", lambda message: messages.append(message.text) if message.type == "error" else None
-            )
-            host = Host(page, client, [], messages)
-            await page.route("**/*", host.answer)
-            await page.expose_function("readResource", host.read)
-            await page.goto("https://host.test/")
-            await until_true(page, "window.ready")
-            yield host
+            yield browser
         finally:
             await browser.close()
+
+
+@asynccontextmanager
+async def borrowed(chromium: Any) -> AsyncIterator[Any]:
+    """Give a Chromium that runs, and close what is opened in it meanwhile."""
+    before = set(chromium.contexts)
+    try:
+        yield chromium
+    finally:
+        for context in set(chromium.contexts) - before:
+            await context.close()
+
+
+@asynccontextmanager
+async def host_for(chromium: Any, client: Client) -> AsyncIterator[Host]:
+    """Open a host whose Apps read resources of a client's server."""
+    async with borrowed(chromium) as browser:
+        page = await browser.new_page()
+        page.set_default_timeout(WAIT_MS)
+        messages: list[str] = []
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("console", lambda message: messages.append(message.text) if message.type == "error" else None)
+        host = Host(page, client, [], messages)
+        await page.route("**/*", host.answer)
+        await page.expose_function("readResource", host.read)
+        await page.goto("https://host.test/")
+        await until_true(page, "window.ready")
+        yield host

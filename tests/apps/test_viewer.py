@@ -14,7 +14,7 @@ from antiphon import Artifact, Client, Result, Server
 from tests.apps.browser import Host, host_for
 from tests.patterns.tooling import png
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HOSTILE = '<img src=x onerror="document.title=1"><script>document.title=1</script>'
 ORDERS = [
@@ -81,21 +81,21 @@ def server() -> Server:
     return server
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def client(server: Server) -> AsyncIterator[Client]:
     """A client that shows Apps."""
     async with Client(server, shows_ui=True) as client:
         yield client
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser(client: Client) -> AsyncIterator[Host]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def browser(chromium: Any, client: Client) -> AsyncIterator[Host]:
     """A host in a browser."""
-    async with host_for(client) as host:
+    async with host_for(chromium, client) as host:
         yield host
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def host(browser: Host) -> AsyncIterator[Host]:
     """The host. At the end, the App has loaded nothing from elsewhere, and has broken no rule."""
     yield browser

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.apps.browser import CHROMIUM, PACKAGES, WAIT_MS
+from tests.apps.browser import PACKAGES, WAIT_MS
 from tests.console.support import RunningConsole
 
-__all__ = ["AXE", "PHONE", "Tab", "accessibility_problems", "browsing", "expect", "open_tab", "small_targets"]
+__all__ = ["AXE", "PHONE", "Tab", "accessibility_problems", "expect", "open_tab", "small_targets"]
 
 AXE = PACKAGES / "axe-core" / "axe.min.js"
 PHONE: dict[str, Any] = {
@@ -51,21 +49,6 @@ class Tab:
     def _forget(self, request: Any) -> None:
         if request.failure == "csp" and request.url in self.outside:  # the policy stopped it
             self.outside.remove(request.url)
-
-
-@asynccontextmanager
-async def browsing(*arguments: str) -> AsyncIterator[Any]:
-    """Start Chromium."""
-    from playwright.async_api import async_playwright
-
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", *arguments]
-        )
-        try:
-            yield browser
-        finally:
-            await browser.close()
 
 
 def expect(what: Any) -> Any:

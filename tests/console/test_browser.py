@@ -13,7 +13,8 @@ from urllib.request import url2pathname
 import pytest
 
 from antiphon.cli.console.browser import BrowserPage
-from tests.console.browser import accessibility_problems, browsing, expect, open_tab
+from tests.apps.browser import launched
+from tests.console.browser import accessibility_problems, expect, open_tab
 from tests.console.support import serving_app, serving_console
 from tests.support.polling import DEADLINE
 
@@ -65,7 +66,7 @@ INTRUSIONS = """async () => {
 }"""
 """What script or markup of somebody else would try inside the page."""
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
@@ -281,7 +282,7 @@ async def test_links_in_other_pages_lead_into_the_console(browser: Any) -> None:
 async def test_a_name_that_is_bound_to_this_machine_does_not_reach_the_console() -> None:
     async with (
         serving_console() as console,
-        browsing("--host-resolver-rules=MAP rebound.test 127.0.0.1") as browser,
+        launched("--host-resolver-rules=MAP rebound.test 127.0.0.1") as browser,
     ):
         page = await browser.new_page()
         port = console.url.rpartition(":")[2]

@@ -18,7 +18,7 @@ from tests.console.support import RunningConsole, serving_console
 from tests.support.polling import DEADLINE
 from tests.support.process import started
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HOSTILE = "<img src=x onerror=hacked=1><script>hacked=1</script> [x](javascript:hacked=1) \u202e{{7*7}}"
 

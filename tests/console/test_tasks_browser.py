@@ -23,7 +23,7 @@ from tests.console.support import RunningConsole, serving_console
 from tests.console.test_task_api import PIXEL
 from tests.support.polling import DEADLINE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 
 from antiphon.client import Client
+from tests.apps.browser import launched
 from tests.cli.command import running
-from tests.console.browser import browsing
 from tests.support.authorization_server import AuthorizationServer
 from tests.support.lifeline import hold
 from tests.support.polling import forever
@@ -38,7 +38,7 @@ async def test_holds_processes(database: Postgres, oidc: AuthorizationServer, tm
         assert deaf.stdout is not None
         assert deaf.stdout.readline() == b"deaf\n"
         server = [sys.executable, SERVERS / "everything.py", "--stdio"]
-        async with Client(server, env={"PYTHONPATH": environment()["PYTHONPATH"]}), browsing():
+        async with Client(server, env={"PYTHONPATH": environment()["PYTHONPATH"]}), launched():
             with running(SERVERS / "everything.py", directory=tmp_path):
                 held = {
                     "pid": os.getpid(),

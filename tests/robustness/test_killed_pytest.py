@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+import tests.apps.browser  # noqa: F401 # skips without a browser
 from tests.support.polling import wait_until
 from tests.support.process import ROOT
 

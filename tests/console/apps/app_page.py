@@ -9,8 +9,8 @@ from typing import Any
 
 from antiphon.client.client import Client
 from antiphon.console.sources import ServerSource
-from tests.apps.browser import WAIT_MS
-from tests.console.browser import browsing, open_tab
+from tests.apps.browser import WAIT_MS, borrowed
+from tests.console.browser import open_tab
 from tests.console.support import RunningConsole, serving_console
 
 __all__ = ["AppPage", "app_page"]
@@ -76,7 +76,7 @@ class AppPage:
 
 
 @asynccontextmanager
-async def app_page(targets: Mapping[str, Any], **options: Any) -> AsyncIterator[AppPage]:
+async def app_page(chromium: Any, targets: Mapping[str, Any], **options: Any) -> AsyncIterator[AppPage]:
     """Open a console of these servers in a browser."""
 
     def source(name: str, target: Any) -> ServerSource:
@@ -85,7 +85,7 @@ async def app_page(targets: Mapping[str, Any], **options: Any) -> AsyncIterator[
     servers = [source(name, target) for name, target in targets.items()]
     async with (
         serving_console(servers=servers, has_sandbox=True, **options) as console,
-        browsing() as browser,
+        borrowed(chromium) as browser,
     ):
         tab = await open_tab(browser, console)
         await tab.page.locator("main").wait_for()

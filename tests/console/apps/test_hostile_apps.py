@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -15,7 +16,7 @@ from antiphon import Server
 from tests.console.apps.app_page import AppPage, app_page
 from tests.support.polling import until
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HOSTILE = (Path(__file__).parent / "hostile.html").read_text(encoding="utf-8")
 LEAVES = {
@@ -41,7 +42,7 @@ class Outside:
         writer.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def outside() -> AsyncIterator[tuple[Outside, str]]:
     counter = Outside()
     listening = await asyncio.start_server(counter.accept, "127.0.0.1", 0)
@@ -49,8 +50,8 @@ async def outside() -> AsyncIterator[tuple[Outside, str]]:
         yield counter, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def page(outside: tuple[Outside, str]) -> AsyncIterator[AppPage]:
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def page(chromium: Any, outside: tuple[Outside, str]) -> AsyncIterator[AppPage]:
     server = Server("hostile")
     replaced: dict[str, str] = {"OUTSIDE": outside[1]}
 
@@ -66,7 +67,7 @@ async def page(outside: tuple[Outside, str]) -> AsyncIterator[AppPage]:
         server.add_ui(lambda html=html: filled(html), f"ui://hostile/{name}")
     server.add_ui("<!doctype html><body>quiet", "ui://hostile/quiet")
     server.add_tool(lambda: "fresh", name="refresh", visibility=["app"])
-    async with app_page({"hostile": server}) as page:
+    async with app_page(chromium, {"hostile": server}) as page:
         replaced["CONSOLE"] = page.console.url
         yield page
 

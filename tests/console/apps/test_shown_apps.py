@@ -18,7 +18,7 @@ from tests.console.apps.app_page import AppPage, app_page
 from tests.console.browser import accessibility_problems, expect
 from tests.support.polling import DEADLINE
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TIME = "ui://get-time/mcp-app.html"
 DEBUG = "ui://debug-tool/mcp-app.html"
@@ -74,9 +74,9 @@ def server(store: str) -> Server:
     return server
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def page(
-    server: Server, store: str, tmp_path_factory: pytest.TempPathFactory
+    chromium: Any, server: Server, store: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[AppPage]:
     log = tmp_path_factory.mktemp("debug") / "log"
     targets = {
@@ -85,7 +85,7 @@ async def page(
         "debug": example("server-debug", f"--log-file={log}"),
     }
     stores = [StoreSource("shop", "tasks.db", open_store(store))]
-    async with app_page(targets, stores=stores) as page:
+    async with app_page(chromium, targets, stores=stores) as page:
         yield page
 
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from tests.apps.browser import until_true
-from tests.console.browser import PHONE, accessibility_problems, browsing, expect, open_tab, small_targets
+from tests.console.browser import PHONE, accessibility_problems, expect, open_tab, small_targets
 from tests.console.support import serving_console
 from tests.console.workbench.bench_server import bench_console, bench_server, source_at
 from tests.support.serving import serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def choose(page: Any, name: str) -> None:
@@ -27,8 +29,8 @@ async def call(page: Any) -> None:
     await page.get_by_role("button", name="Call", exact=True).click()
 
 
-async def test_a_person_tries_every_kind_of_tool() -> None:
-    async with bench_console() as console, browsing() as browser:
+async def test_a_person_tries_every_kind_of_tool(browser: Any) -> None:
+    async with bench_console() as console:
         tab = await open_tab(browser, console, "/workbench/bench")
         page = tab.page
         answer = page.get_by_role("region", name="Answer")
@@ -114,8 +116,8 @@ async def test_a_person_tries_every_kind_of_tool() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-async def test_the_workbench_is_accessible_on_a_phone(theme: str) -> None:
-    async with bench_console() as console, browsing() as browser:
+async def test_the_workbench_is_accessible_on_a_phone(browser: Any, theme: str) -> None:
+    async with bench_console() as console:
         tab = await open_tab(browser, console, "/workbench", color_scheme=theme, **PHONE)
         page = tab.page
         await choose(page, "plan")
@@ -135,11 +137,10 @@ async def test_the_workbench_is_accessible_on_a_phone(theme: str) -> None:
         assert tab.errors == []
 
 
-async def test_servers_are_added_in_the_page_and_failures_are_explained() -> None:
+async def test_servers_are_added_in_the_page_and_failures_are_explained(browser: Any) -> None:
     async with (
         serving(bench_server()) as address,
         serving_console(servers=[source_at("http://127.0.0.1:9/mcp")]) as console,
-        browsing() as browser,
     ):
         tab = await open_tab(browser, console, "/workbench")
         page = tab.page
@@ -164,8 +165,8 @@ async def test_servers_are_added_in_the_page_and_failures_are_explained() -> Non
         assert tab.outside == []
 
 
-async def test_a_call_that_ends_before_its_response_arrives_is_shown_whole() -> None:
-    async with bench_console() as console, browsing() as browser:
+async def test_a_call_that_ends_before_its_response_arrives_is_shown_whole(browser: Any) -> None:
+    async with bench_console() as console:
         context = await browser.new_context()
         page = await context.new_page()
         await page.add_init_script("""

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from antiphon import BearerTokens, Context, Server
-from tests.console.browser import browsing
 from tests.support.serving import Address, serving, serving_asgi
 from tests.support.speakers import CLIENT, JSON, KEY, LEGACY, MODERN
 
-pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.usefixtures("way")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("way")]
 
 SCRIPT = """async ({ url, headers, frame, method }) => {
     const response = await fetch(url, { method, headers, body: frame && JSON.stringify(frame) });
@@ -81,13 +80,12 @@ async def opened(browser: Any, origin: str, where: Address) -> AsyncIterator[Pag
 
 
 @asynccontextmanager
-async def pages() -> AsyncIterator[tuple[Page, Page]]:
+async def pages(browser: Any) -> AsyncIterator[tuple[Page, Page]]:
     """A page whose origin the server names, and one of another origin."""
     async with serving_asgi(site, lifespan="off") as home:
         named, other = f"http://127.0.0.1:{home.port}", f"http://localhost:{home.port}"
         async with (
             serving(build(), origins=[named]) as where,
-            browsing() as browser,
             opened(browser, named, where) as own,
             opened(browser, other, where) as foreign,
         ):
@@ -102,8 +100,8 @@ def messages(text: str) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
 
 
-async def test_a_page_has_a_session_reads_its_streams_and_ends_it() -> None:
-    async with pages() as (page, _):
+async def test_a_page_has_a_session_reads_its_streams_and_ends_it(browser: Any) -> None:
+    async with pages(browser) as (page, _):
         headers = {**JSON, "authorization": "Bearer t"}
         hello = request("initialize", protocolVersion=LEGACY, capabilities={}, clientInfo=CLIENT)
         answer = await page.send(hello, headers)
@@ -124,7 +122,7 @@ async def test_a_page_has_a_session_reads_its_streams_and_ends_it() -> None:
         assert (await page.send(None, headers, "DELETE"))["status"] == 204
 
 
-async def test_a_page_calls_without_a_session_and_reads_the_stream_of_its_call() -> None:
+async def test_a_page_calls_without_a_session_and_reads_the_stream_of_its_call(browser: Any) -> None:
     meta = {
         KEY + "protocolVersion": MODERN,
         KEY + "clientInfo": CLIENT,
@@ -140,7 +138,7 @@ async def test_a_page_calls_without_a_session_and_reads_the_stream_of_its_call()
         "mcp-param-region": "here",
     }
     call = request("tools/call", name="tell", arguments={"region": "here"}, _meta=meta)
-    async with pages() as (page, _):
+    async with pages(browser) as (page, _):
         for _ in range(2):
             told = await page.send(call, headers)
             assert (told["status"], told["type"]) == (200, "text/event-stream")
@@ -154,10 +152,10 @@ async def test_a_page_calls_without_a_session_and_reads_the_stream_of_its_call()
         assert (wrong["status"], json.loads(wrong["text"])["error"]["code"]) == (400, -32020)
 
 
-async def test_a_page_of_another_origin_reads_nothing() -> None:
+async def test_a_page_of_another_origin_reads_nothing(browser: Any) -> None:
     from playwright.async_api import Error
 
-    async with pages() as (_, foreign):
+    async with pages(browser) as (_, foreign):
         for headers in ({**JSON, "authorization": "Bearer t"}, {"content-type": "text/plain"}):
             with pytest.raises(Error, match="Failed to fetch"):
                 await foreign.send(request("ping"), headers)

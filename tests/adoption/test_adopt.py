@@ -19,7 +19,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from antiphon import BearerTokens, Client, DefinitionError, Failure, RequestError, adopt
 from antiphon.adoption import seam
 from antiphon.model.notification import ResourceUpdated
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, forever, until
 from tests.support.serving import serving
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*deprecated")
@@ -229,7 +229,7 @@ async def test_its_subscriptions_and_completions_are_served() -> None:
         await client.subscribe("news://all")
         assert subscribed == ["news://all"]
         await client.call("print")
-        assert await asyncio.wait_for(changes.get(), 20) == ResourceUpdated("news://all")
+        assert await asyncio.wait_for(changes.get(), DEADLINE) == ResourceUpdated("news://all")
         completed = await client.complete("story", "topic", "t", {"other": "x"})
         assert completed.values == ("story: t…", "x")
 
@@ -248,7 +248,7 @@ async def test_changes_that_it_publishes_reach_those_who_listen() -> None:
 
     async with Client(adopt(theirs)) as client, client.listen("news://all") as changes:
         await client.call("print_news")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             async for change in changes:
                 assert change == ResourceUpdated("news://all")
                 break
@@ -262,7 +262,7 @@ async def test_a_call_that_is_cancelled_cancels_their_function() -> None:
     async def wait() -> str:
         events.put_nowait("began")
         try:
-            await asyncio.sleep(60)
+            await forever()
         except asyncio.CancelledError:
             events.put_nowait("cancelled")
             raise
@@ -270,9 +270,9 @@ async def test_a_call_that_is_cancelled_cancels_their_function() -> None:
 
     async with Client(adopt(theirs)) as client:
         call = asyncio.create_task(client.call("wait"))
-        assert await asyncio.wait_for(events.get(), 20) == "began"
+        assert await asyncio.wait_for(events.get(), DEADLINE) == "began"
         call.cancel()
-        assert await asyncio.wait_for(events.get(), 20) == "cancelled"
+        assert await asyncio.wait_for(events.get(), DEADLINE) == "cancelled"
 
 
 async def test_content_of_every_kind_and_metadata_are_passed_on() -> None:

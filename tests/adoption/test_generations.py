@@ -22,6 +22,7 @@ from tests.adoption.generations import (
     by_itself,
 )
 from tests.cli.command import plain_environment
+from tests.support.polling import DEADLINE
 
 
 def _only(*names: str) -> pytest.MarkDecorator:
@@ -178,7 +179,7 @@ COUNTS = {"fastmcp-2": [1, 1], "fastmcp-3": [1, 2], None: [1, 2]}
 async def test_a_tool_that_it_adds_is_listed_and_callers_are_notified(server: Adopted) -> None:
     async with server.client("2026-07-28") as client, client.listen() as changes:
         await client.call("grow")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             async for change in changes:
                 assert change == ListChanged("tools")
                 break

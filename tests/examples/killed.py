@@ -13,11 +13,11 @@ import importlib.util
 import os
 import signal
 import sys
-import time
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support.polling import wait_until
 from tests.support.process import ROOT
 
 EXPENSES = ROOT / "examples" / "expenses.py"
@@ -38,8 +38,7 @@ def load(path: Path) -> Any:
     def killed(*args: Any) -> None:
         book(*args)
         if next(bookings) == int(os.environ.get("BOOKINGS", "0")):
-            while not Path("kill").exists():
-                time.sleep(0.01)
+            wait_until(Path("kill").exists, within=3600)
             os.kill(os.getpid(), signal.SIGKILL)
 
     module.book = killed
@@ -52,4 +51,4 @@ if __name__ == "__main__":
 else:
     server = load(EXPENSES).server
     tasks = server.engine.tasks
-    tasks.limits = dataclasses.replace(tasks.limits, lease_seconds=0.6)
+    tasks.limits = dataclasses.replace(tasks.limits, lease_seconds=3600)

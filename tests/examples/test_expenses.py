@@ -18,6 +18,7 @@ from antiphon.client import InboxItem
 from tests.cli.command import PATIENCE, Running, running
 from tests.examples.people import LAPTOP, TRAIN, booked, many_rows, november, people
 from tests.support.fork_server import PythonProcess
+from tests.support.leases import end_leases
 from tests.support.polling import until
 from tests.support.process import ROOT, started
 from tests.waiting.support import status_of
@@ -56,6 +57,8 @@ async def killed(process: PythonProcess, folder: Path) -> None:
     (folder / "kill").touch()
     assert await asyncio.to_thread(process.wait, PATIENCE) == -9
     (folder / "kill").unlink()
+    if (folder / "tasks.db").exists():
+        await end_leases(f"sqlite:///{folder}/tasks.db")
 
 
 async def test_a_manager_approves(service: Running, folder: Path) -> None:

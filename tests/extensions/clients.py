@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import mcp_types as types
 from mcp.client.session import ClientSession
+
+from tests.support.polling import until
 
 
 class Params(types.RequestParams, extra="allow"):
@@ -26,9 +27,11 @@ async def request(session: ClientSession, method: str, **params: Any) -> dict[st
 
 async def ended(session: ClientSession, id: str) -> dict[str, Any]:
     """Wait until a task has ended, and return it."""
-    async with asyncio.timeout(60):
-        while True:
-            status = await request(session, "tasks/get", taskId=id)
-            if status["status"] not in ("working", "input_required"):
-                return status
-            await asyncio.sleep(0.01)
+
+    async def look() -> dict[str, Any] | None:
+        status = await request(session, "tasks/get", taskId=id)
+        return None if status["status"] in ("working", "input_required") else status
+
+    ended = await until(look)
+    assert ended is not None
+    return ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 
 from antiphon import Limits
 from antiphon.extensions.mcp import Tasks
+from tests.support.polling import forever
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 
@@ -24,7 +24,7 @@ tasks = Tasks(
         "introduce": {"poll_interval": 0.02},
     },
     store=sys.argv[2],
-    limits=Limits(lease_seconds=1.0),
+    limits=Limits(lease_seconds=3600.0),
 )
 mcp = MCPServer("inside", extensions=[tasks], lifespan=tasks.lifespan)
 
@@ -61,19 +61,21 @@ async def review(item: str, log: str, ctx: Context) -> str:
 
 
 @mcp.tool()
-async def import_rows(seconds: float, log: str, ctx: Context) -> dict[str, int]:
-    """Takes a while, and may be run again."""
+async def import_rows(waits: bool, log: str, ctx: Context) -> dict[str, int]:
+    """May be run again, and then ends."""
     note(log, "begins")
     await ctx.report_progress(1, 2, "reading")
-    await asyncio.sleep(seconds if Path(log).read_text().count("begins") == 1 else 0)
+    if waits and Path(log).read_text().count("begins") == 1:
+        await forever()
     return {"rows": 3}
 
 
 @mcp.tool()
-async def charge(seconds: float, log: str) -> str:
-    """Takes a while, and must not be run again."""
+async def charge(waits: bool, log: str) -> str:
+    """Must not be run again."""
     note(log, "begins")
-    await asyncio.sleep(seconds)
+    if waits:
+        await forever()
     return "charged"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,7 +19,7 @@ from antiphon import DefinitionError
 from antiphon.extensions.fastmcp import Tasks, current_context
 from antiphon.store.memory import MemoryStore
 from tests.extensions.clients import request
-from tests.support.polling import until
+from tests.support.polling import DEADLINE, turns, until
 
 OPTIONAL = TaskConfig(poll_interval=timedelta(seconds=0.02))
 REQUIRED = TaskConfig("required", timedelta(seconds=0.02))
@@ -45,7 +44,7 @@ def connect(mcp: FastMCP[Any], **answer: Any) -> Client[Any]:
 async def status_of(client: Client[Any], tool: str) -> Any:
     """How a task of a tool ended."""
     task = await call_tool_task(client, tool, {}, raise_on_error=False)
-    return await task.wait(timeout=20)
+    return await task.wait(timeout=DEADLINE)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ async def test_a_tool_logs_and_lists_roots_in_a_task(caplog: pytest.LogCaptureFi
 
     async with connect(mcp) as client:
         task = await call_tool_task(client, "work", {})
-        asked = await task.wait(state="input_required", timeout=20)
+        asked = await task.wait(state="input_required", timeout=DEADLINE)
         ((key, question),) = (asked.input_requests or {}).items()
         assert question["method"] == "roots/list"
         answer = {key: {"roots": [{"uri": "file:///here"}]}}
@@ -235,7 +234,7 @@ async def test_a_task_of_an_earlier_process_runs_when_the_server_has_started() -
     def make(*, run_tasks: bool) -> FastMCP[Any]:
         @asynccontextmanager
         async def lifespan(server: FastMCP[Any]) -> AsyncIterator[dict[str, str]]:
-            await asyncio.sleep(0.05)
+            await turns(100)
             yield {"of": server.name}
 
         child: FastMCP[Any] = FastMCP("child", lifespan=lifespan)

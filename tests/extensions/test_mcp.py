@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from pydantic import BaseModel
 from antiphon import DefinitionError
 from antiphon.extensions.mcp import Tasks, current_context
 from tests.extensions.clients import ended, request
+from tests.support.polling import until
 
 TASKS = "io.modelcontextprotocol/tasks"
 QUICK = {"poll_interval": 0.02}
@@ -179,13 +179,17 @@ async def test_a_tool_reports_samples_and_lists_roots_in_a_task(caplog: pytest.L
                 "content": {"type": "text", "text": "Ho"},
             },
         }
-        async with asyncio.timeout(60):
-            while (status := await request(client.session, "tasks/get", taskId=id))["status"] != "completed":
-                questions = status.get("inputRequests", {}).items()
-                responses = {key: answers[asked["method"]] for key, asked in questions}
-                if responses:
-                    await request(client.session, "tasks/update", taskId=id, inputResponses=responses)
-                await asyncio.sleep(0.01)
+
+        async def answer() -> dict[str, Any] | None:
+            status = await request(client.session, "tasks/get", taskId=id)
+            questions = status.get("inputRequests", {}).items()
+            responses = {key: answers[asked["method"]] for key, asked in questions}
+            if responses:
+                await request(client.session, "tasks/update", taskId=id, inputResponses=responses)
+            return status if status["status"] == "completed" else None
+
+        status = await until(answer)
+        assert status is not None
         assert status["result"]["content"] == [{"type": "text", "text": "file:///here Ho"}]
     assert any("careful" in record.getMessage() for record in caplog.records)
 

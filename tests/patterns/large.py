@@ -7,13 +7,13 @@ import hashlib
 import json
 import os
 import sys
-import threading
-import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from antiphon import Artifact, Client, Server
 from antiphon.model.content import TextContents
+from tests.support.polling import turns
 
 LINE = "0123456789abcdef" * 64 + "\n"
 SIZE = 50 * 1024 * 1024
@@ -36,7 +36,7 @@ async def lines(size: int) -> AsyncIterator[str]:
     for _ in range(0, size, len(block)):
         yield block[: min(size, len(block))]
         size -= len(block)
-        await asyncio.sleep(0)
+        await turns()
 
 
 def resident() -> int:
@@ -45,33 +45,25 @@ def resident() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-class Peak:
-    """Samples the memory of the process and keeps the peak."""
+def forget_peak() -> None:
+    """Let the peak of the memory of this process begin anew."""
+    Path("/proc/self/clear_refs").write_text("5")
 
-    def __init__(self) -> None:
-        self.most = resident()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self._thread.start()
 
-    def stop(self) -> int:
-        self._over.set()
-        self._thread.join()
-        return max(self.most, resident())
-
-    def _look(self) -> None:
-        while not self._over.is_set():
-            self.most = max(self.most, resident())
-            time.sleep(0.002)
+def peak() -> int:
+    """Return the most memory that this process had, in bytes."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
 async def main(url: str) -> None:
     async with Client(make(url), timeout=60) as client:
         await _whole(client, await client.call("much", size=3_000_000))  # what is loaded once does not count
-        before, peak = resident(), Peak()
+        before = resident()
+        forget_peak()
         result = await client.call("much")
         size, digest, pages = await _whole(client, result)
-        grown = peak.stop() - before
+        grown = peak() - before
     expected = hashlib.sha256()
     async for piece in lines(SIZE):
         expected.update(piece.encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -69,7 +68,11 @@ async def test_no_artifact_another_s_and_an_expired_one_look_the_same(dialect: s
     mine = await plainly(dialect, address.port, headers={"x-who": "me"})
     theirs = await plainly(dialect, address.port, headers={"x-who": "them"})
     foreign, expired = await made(theirs), await made(mine, "note", ttl=0.001)
-    await asyncio.sleep(0.01)
+
+    async def has_expired() -> bool:
+        return bool((await mine.call("use", artifact_id=expired)).result["isError"])
+
+    await until(has_expired)
     said = set()
     for id in ("0" * 32, foreign, expired):
         response = await mine.call("use", artifact_id=id)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from antiphon import Context, Failure, InvalidParams, Server
+from antiphon.runtime.observability import telemetry
 from tests.patterns.conftest import in_a_thread
 from tests.patterns.tooling import DIALECTS, make, plainly, redeemed
 from tests.promises.tooling import speaker
 from tests.support.memory import in_memory
-from tests.support.polling import until
+from tests.support.polling import forever, until
 from tests.support.speakers import Modern
 
 
@@ -87,7 +88,7 @@ async def test_arguments_are_logged_where_that_was_asked_for(caplog: pytest.LogC
 
 async def test_calls_are_counted_by_response_and_outcome() -> None:
     server = Server("counted")
-    gate = asyncio.Event()
+    gate, begun = asyncio.Event(), asyncio.Event()
 
     @server.tool
     async def plain(fail: bool = False) -> str:
@@ -101,12 +102,13 @@ async def test_calls_are_counted_by_response_and_outcome() -> None:
 
     @server.tool
     async def wait(ctx: Context | None = None) -> str:
+        begun.set()
         await gate.wait()
         return "late"
 
     @server.tool(timeout=0.2)
     async def slow() -> str:
-        await asyncio.sleep(60)
+        await forever()
         return "never"
 
     @server.tool
@@ -127,7 +129,7 @@ async def test_calls_are_counted_by_response_and_outcome() -> None:
         await client.call("ask")
         await client.call("emit")
         waiting = asyncio.create_task(client.call("wait"))
-        await asyncio.sleep(0.05)
+        await begun.wait()
         client.tell("notifications/cancelled", {"requestId": 10})
         await until(lambda: ("wait", "answer", "cancelled") in server.counters)
         waiting.cancel()
@@ -153,24 +155,27 @@ async def test_streams_are_counted_as_such() -> None:
     assert server.counters == {("breaks_off", "stream", "failed"): 1, ("streamed", "stream", "complete"): 1}
 
 
-async def test_calls_are_timed_once_somebody_wants_to_know() -> None:
+async def test_calls_are_timed_once_somebody_wants_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = 0.0
+    monkeypatch.setattr(telemetry, "perf_counter", lambda: passed)
     server = Server("timed")
 
     @server.tool
     async def nap(seconds: float) -> str:
-        await asyncio.sleep(seconds)
+        nonlocal passed
+        passed += seconds
         return "slept"
 
     async with in_memory(server) as client:
         await client.call("nap", seconds=0.0)
         assert server.timings == {}
         await client.call("nap", seconds=0.0)
-        await client.call("nap", seconds=0.05)
+        await client.call("nap", seconds=50.0)
         timing = server.timings["nap"]
         assert timing.calls == 2
-        assert 0.05 <= timing.total < 5
+        assert timing.total == 50
         bounds = [bound for bound, _ in timing.buckets]
         assert bounds == sorted(bounds)
         assert timing.buckets[-1][1] == 2
-        assert bounds[-1] >= 0.05
+        assert bounds[-1] >= 50
         assert server.counters == {("nap", "answer", "complete"): 3}

@@ -28,7 +28,7 @@ mcp = Server(
         required_scopes=["notes"],
         **(
             {"validate_token_resource": False}
-            if hasattr(AuthSettings, "_check_validate_token_resource")
+            if "validate_token_resource" in AuthSettings.model_fields
             else {}
         ),
     ),

@@ -10,7 +10,7 @@ from antiphon import Context, Server
 from tests.support.memory import in_memory
 from tests.support.polling import forever, until
 from tests.support.serving import serving
-from tests.support.speakers import DIALECTS, KEY, Session, speaker
+from tests.support.speakers import DIALECTS, KEY, Modern, Session, speaker
 
 
 class Hanging:
@@ -60,6 +60,21 @@ async def test_closing_the_connection_cancels_in_versions_that_say_so(dialect: s
         await until(lambda: hanging.cancelled == 1)
         await until(lambda: where.under_way == 0)
         assert hanging.cleaned == 1
+
+
+async def test_closing_the_connection_cancels_nothing_in_a_session() -> None:
+    hanging = Hanging()
+    async with serving(hanging.server) as where:
+        session, modern = Session(where.port), Modern(where.port)
+        await session.open()
+        async with session.asking("tools/call", session.tool_call("hang"), id="mine"):
+            await until(lambda: hanging.running == 1)
+        async with modern.asking("tools/call", modern.tool_call("hang")):
+            await until(lambda: hanging.running == 2)
+        await until(lambda: hanging.cancelled)  # the later one: the earlier one would have been before it
+        assert hanging.cancelled == 1
+        await session.tell("notifications/cancelled", {"requestId": "mine"})
+        await until(lambda: hanging.cancelled == 2)
 
 
 @pytest.mark.parametrize(

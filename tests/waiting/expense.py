@@ -19,6 +19,8 @@ from typing import Any
 from antiphon import Client
 from antiphon.errors import TaskNotFound
 from antiphon.store import open_store
+from tests.support.leases import LONG_LEASE_SECONDS
+from tests.support.polling import until
 from tests.support.process import ROOT
 from tests.waiting.journey import count_writes
 from tests.waiting.support import accept, inbox
@@ -48,18 +50,23 @@ async def main(url: str, payments: Path, writes: int) -> str:
     server, store = example.server, open_store(url)
     server.configure(store=store)
     tasks = server.engine.tasks
-    tasks.limits = dataclasses.replace(tasks.limits, lease_seconds=0.6)
+    tasks.limits = dataclasses.replace(tasks.limits, lease_seconds=LONG_LEASE_SECONDS)
     count_writes(store, writes)
     managers = [example.PEOPLE[token] for token in ("bob-token", "eve-token")]
-    async with Client(server, principal=example.PEOPLE["ada-token"]) as ada, asyncio.timeout(60):
+    async with Client(server, principal=example.PEOPLE["ada-token"]) as ada:
         known = (await store.list(None)).records
         handle = ada.task(known[0].id) if known else await ada.submit("expense", amount=1240, purpose="desk")
-        while (await handle.status()).status == "working":
+
+        async def has_ended() -> bool:
+            if (await handle.status()).status != "working":
+                return True
             for manager in managers:
                 for item in (await inbox(server).list(manager)).items:
                     with contextlib.suppress(TaskNotFound):  # the task went on meanwhile
                         await inbox(server).answer(manager, item.task_id, item.key, accept(comment="Fine."))
-            await asyncio.sleep(0.02)
+            return False
+
+        await until(has_ended, within=600)
         return (await handle.result()).text
 
 

@@ -1,8 +1,9 @@
 """A process with a task that waits in every way, and with the people who answer it. It can kill itself.
 
-`python -m tests.waiting.journey STORE EFFECTS WRITES`: creates the task if the store has none, drives it to
-its end, and prints the result. It kills itself after so many writes to the store, 0 for never. The steps
-write to the file EFFECTS, outside of the store. EFFECTS.ticks has when the worker looked for tasks to wake.
+`python -m tests.waiting.journey WRITES STORE EFFECTS …`: creates the task if the store has none, drives it to
+its end, and prints the result. More stores are driven side by side. It kills itself after so many writes to a
+store, 0 for never. The steps write to the file EFFECTS, outside of the store. EFFECTS.searches has when each
+search for tasks to wake began and ended, and EFFECTS.writes how many writes there were.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from antiphon import Client, Context, Limits, Principal, Retry, Server, Unanswer
 from antiphon.errors import TaskNotFound
 from antiphon.runtime.execution import waiting
 from antiphon.store import open_store
+from tests.support.leases import LONG_LEASE_SECONDS
+from tests.support.polling import until
 from tests.waiting.support import accept, inbox
 
 WRITES = ("create", "append", "wake", "wake_tagged", "add_event", "release")
@@ -26,8 +30,8 @@ BOSSES = [Principal(name, scopes=frozenset({"boss"})) for name in ("bob", "eve")
 NAP = 0.2
 
 
-def count_writes(store: Any, most: int) -> None:
-    """Kill this process after so many writes that changed something."""
+def count_writes(store: Any, most: int) -> Callable[[], int]:
+    """Kill this process after so many writes that changed something; return how many there were."""
     count = 0
 
     def counted(write: Any) -> Any:
@@ -42,26 +46,28 @@ def count_writes(store: Any, most: int) -> None:
 
         return writing
 
-    if most:
-        for name in WRITES:
-            setattr(store, name, counted(getattr(store, name)))
+    for name in WRITES:
+        setattr(store, name, counted(getattr(store, name)))
+    return lambda: count
 
 
-def note_ticks(store: Any, ticks: Path) -> None:
-    """Write down when each search for tasks whose time has come began."""
+def note_searches(store: Any, searches: Path) -> None:
+    """Write down when each search for tasks whose time has come began and ended, in milliseconds."""
     wake = store.wake
 
     async def noted(*values: Any, **options: Any) -> Any:
-        with ticks.open("a") as file:
-            file.write(f"{time.time_ns() // 1_000_000}\n")
-        return await wake(*values, **options)
+        began = time.time_ns() // 1_000_000
+        found = await wake(*values, **options)
+        with searches.open("a") as file:
+            file.write(f"{began} {time.time_ns() // 1_000_000}\n")
+        return found
 
     store.wake = noted
 
 
 def build(store: Any, effects: Path) -> Server:
     """Return a server with the task."""
-    server = Server("journey", store=store, limits=Limits(lease_seconds=0.6))
+    server = Server("journey", store=store, limits=Limits(lease_seconds=LONG_LEASE_SECONDS))
 
     def happened(name: str) -> int:
         return effects.read_text().split().count(name) if effects.exists() else 0
@@ -127,21 +133,32 @@ async def answer(server: Server, message: str) -> None:
         await server.send_event("payment", "1", 12, id="e1")
 
 
-async def main(url: str, effects: Path, writes: int) -> None:
-    waiting.LONGEST_PAUSE_MS = 50  # so that short waits park the task
+async def drive(url: str, effects: Path, writes: int) -> None:
+    """Drive the task of a store to its end, and print the result."""
     store = open_store(url)
-    note_ticks(store, effects.with_suffix(".ticks"))
-    count_writes(store, writes)
+    note_searches(store, effects.with_suffix(".searches"))
+    count = count_writes(store, writes)
     server = build(store, effects)
     async with Client(server, principal=Principal("ada")) as client:
         known = (await store.list(None)).records
         handle = client.task(known[0].id) if known else await client.submit("journey")
-        async with asyncio.timeout(60):
-            while (status := await handle.status()).status == "working":
-                await answer(server, status.message or "")
-                await asyncio.sleep(0.05)
+
+        async def has_ended() -> bool:
+            if (status := await handle.status()).status != "working":
+                return True
+            await answer(server, status.message or "")
+            return False
+
+        await until(has_ended, within=600)
         print((await handle.result()).text)
+    effects.with_suffix(".writes").write_text(str(count()))
+
+
+async def main(writes: int, places: Sequence[str]) -> None:
+    waiting.LONGEST_PAUSE_MS = 50  # so that short waits park the task
+    pairs = zip(places[::2], places[1::2], strict=True)
+    await asyncio.gather(*(drive(url, Path(effects), writes) for url, effects in pairs))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(main(int(sys.argv[1]), sys.argv[2:]))

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.store import open_store
+from tests.support.fork_server import run_process
+from tests.support.leases import end_leases
 from tests.support.process import ROOT, environment
 
 WRITES = range(1, 6)
@@ -16,17 +18,11 @@ WRITES = range(1, 6)
 NEVER = 0
 
 
-async def run(url: str, payments: Path, writes: int) -> tuple[int | None, str, str]:
+async def run(url: str, payments: Path, writes: int) -> tuple[int, str, str]:
     """Run the process; return its exit code and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.waiting.expense", url, str(payments), str(writes)),
-        cwd=ROOT,
-        env=environment(),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, err = await process.communicate()
-    return process.returncode, out.decode(), err.decode()
+    command = [sys.executable, "-m", "tests.waiting.expense", url, str(payments), str(writes)]
+    done = await asyncio.to_thread(run_process, command, cwd=ROOT, env=environment(), timeout=600)
+    return done.returncode, done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("writes", WRITES)
@@ -34,6 +30,7 @@ async def test_an_expense_survives_a_kill(store_url: str, tmp_path: Path, writes
     payments = tmp_path / "payments"
     code, _, errors = await run(store_url, payments, writes)
     assert code == -9, errors
+    await end_leases(store_url)
     code, said, errors = await run(store_url, payments, NEVER)
     assert code == 0, errors
     order = "eve and bob" if "eve and bob" in said else "bob and eve"  # they answer whenever they are asked

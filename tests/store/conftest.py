@@ -11,8 +11,17 @@ from antiphon.store.contract import Store
 from antiphon.store.memory import MemoryStore
 from antiphon.store.postgres import PostgresStore
 from antiphon.store.sqlite import SQLiteStore
+from tests.support.postgres import Postgres
 
 from .support import Clock
+
+DELETE_ALL = "TRUNCATE counts, entries, events, messages, tallies, task_tags, tasks, turns, usages, used"
+
+
+@pytest.fixture(scope="session")
+def contract_url(database: Postgres) -> str:
+    """The URL of the schema that the tests of the contract share: making one costs more than such a test."""
+    return database.url()
 
 
 @pytest.fixture
@@ -34,9 +43,10 @@ async def store(request: pytest.FixtureRequest, clock: Clock, path: Path) -> Asy
     elif request.param == "sqlite":
         opened = SQLiteStore(path, clock=clock)
     else:
-        url = request.getfixturevalue("database").url()
-        opened = PostgresStore(url, clock=clock, poll_interval=3600)
+        opened = PostgresStore(request.getfixturevalue("contract_url"), clock=clock, poll_interval=3600)
     await opened.open()
+    if isinstance(opened, PostgresStore):
+        await opened.opened().writer.connection.fetch(DELETE_ALL)
     yield opened
     await opened.close()
 

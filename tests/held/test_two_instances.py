@@ -21,12 +21,14 @@ from tests.support.serving import Address, serving
 
 NAME = {"name": accept(name="Ann")}
 LEASE = 300.0
+PATIENT = 1000 * LEASE
+"""How long calls may take, and the requests of the tests, while the time of the event loop is moved."""
 Both = tuple[Held, Address, Held, Address]
 
 
 @asynccontextmanager
 async def pair(store: str, **options: Any) -> AsyncIterator[Both]:
-    limits = options.pop("limits", Limits(lease_seconds=LEASE))
+    limits = options.pop("limits", Limits(lease_seconds=LEASE, call_timeout=PATIENT))
     one, other = (Held(store=store, limits=limits, **options) for _ in range(2))
     async with serving(one.server) as here, serving(other.server) as there:
         yield one, here, other, there
@@ -125,9 +127,10 @@ async def test_a_caller_that_leaves_the_other_instance_cancels_the_function(tmp_
 
 
 async def test_an_instance_that_stops_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 1000 * LEASE)
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", PATIENT)
+    limits = Limits(lease_seconds=LEASE, call_timeout=PATIENT, drain_timeout=0.2)
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    one, other = (Held(store=store, limits=Limits(lease_seconds=LEASE, drain_timeout=0.2)) for _ in range(2))
+    one, other = (Held(store=store, limits=limits) for _ in range(2))
     async with serving(other.server) as there:
         async with serving(one.server) as here:
             state = (await once(Able(here.port), "slow"))["result"]["requestState"]
@@ -146,7 +149,7 @@ async def test_answers_that_are_lost_on_the_way_are_sent_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = f"sqlite:///{tmp_path / 'tasks.db'}"
-    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 10 * LEASE)
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", PATIENT)
     loop_time = LoopTime.here()
     async with pair(store) as (one, here, other, there):
         publish, lost = other.server.engine.relay.publish, []

@@ -29,10 +29,15 @@ from tests.runtime.faulty_store import (
     open_faulty_store,
     queued_task,
 )
+from tests.support.lease_time import LeaseTime
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 
 MOST_ATTEMPTS = 5
 SHORT = Limits(lease_seconds=0.6, drain_timeout=0.0)
+LEASE = 1000.0
+LONG = Limits(lease_seconds=LEASE, drain_timeout=0.0)
+"""For tasks that must not be lost before a test moves the clock of leases."""
 
 
 class Clock:
@@ -87,7 +92,7 @@ class CutStore:
 class Fleet:
     """Servers on one SQLite file, each with a store that can be cut off, and a tool that waits for a gate."""
 
-    def __init__(self, directory: Path, size: int, limits: Limits = SHORT) -> None:
+    def __init__(self, directory: Path, size: int, limits: Limits = LONG) -> None:
         url = f"sqlite:///{directory}/tasks.db"
         self.gate = asyncio.Event()
         self.runs: list[int] = []
@@ -122,7 +127,7 @@ async def eventually(store: Any, id: str, reports: int) -> None:
     await until(has_reports)
 
 
-async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path) -> None:
+async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path, lease_time: LeaseTime) -> None:
     fleet = Fleet(tmp_path, 2)
     async with AsyncExitStack() as stack:
         for server in fleet.servers:
@@ -132,6 +137,7 @@ async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path) -> None:
             await until(lambda count=outage: len(fleet.runs) >= count)  # type: ignore[misc]
             holder = fleet.runs[-1]
             fleet.stores[holder].is_cut = True
+            lease_time.advance(LEASE)
             await until(lambda count=outage: len(fleet.runs) > count)  # type: ignore[misc]
             fleet.stores[holder].is_cut = False
             await eventually(fleet.stores[holder], id, outage)
@@ -145,7 +151,7 @@ async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path) -> None:
 
 
 async def test_a_worker_that_was_cut_off_reports_when_it_reaches_the_store_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lease_time: LeaseTime
 ) -> None:
     caplog.set_level(logging.INFO, "antiphon")
     fleet = Fleet(tmp_path, 2)
@@ -156,6 +162,7 @@ async def test_a_worker_that_was_cut_off_reports_when_it_reaches_the_store_again
         await until(lambda: len(fleet.runs) == 1)
         cut = fleet.stores[fleet.runs[0]]
         cut.is_cut = True
+        lease_time.advance(LEASE)
         await until(lambda: len(fleet.runs) == 2)
         other = fleet.stores[fleet.runs[1]]
         assert await survived(other, id) == 0
@@ -169,7 +176,7 @@ async def test_a_worker_that_was_cut_off_reports_when_it_reaches_the_store_again
 async def test_a_lease_that_was_lost_without_an_outage_is_not_excused() -> None:
     store: Any = FaultyStore()
     await store.open()
-    server, started, stopped = Server("tests", store=store, limits=SHORT), asyncio.Event(), asyncio.Event()
+    server, started, stopped = Server("tests", store=store, limits=LONG), asyncio.Event(), asyncio.Event()
 
     @server.tool(task="optional")
     async def long() -> None:
@@ -183,9 +190,8 @@ async def test_a_lease_that_was_lost_without_an_outage_is_not_excused() -> None:
     async with server.running():
         await started.wait()
         await store.release(id, 1)
-        await store.claim("thief", lease=60.0, limit=1)
-        async with asyncio.timeout(30.0):
-            await stopped.wait()
+        await store.claim("thief", lease=LEASE, limit=1)
+        await LoopTime.here().advance_until(stopped.is_set, LEASE)
     await store.open()
     assert await survived(store, id) == 0
 
@@ -435,7 +441,7 @@ async def test_a_task_that_cannot_be_written_does_not_keep_others_from_being_cla
 
 
 async def test_a_report_that_cannot_be_written_delays_one_claim_and_not_each_of_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lease_time: LeaseTime
 ) -> None:
     waits, wait = [], asyncio.wait
 
@@ -457,6 +463,7 @@ async def test_a_report_that_cannot_be_written_delays_one_claim_and_not_each_of_
         id = await queued_task(store, "long")
         await until(lambda: len(fleet.runs) == 1)
         store.is_cut = True
+        lease_time.advance(LEASE)
         await until(lambda: thief.claim("thief", lease=600.0, limit=1))
         store.unwritable, store.is_cut = id, False
         await until(lambda: store.refused["damaged"] > 0)

@@ -20,7 +20,7 @@ from pathlib import Path
 TESTS = Path("tests")
 HELPER = TESTS / "support" / "polling.py"
 LISTED = TESTS / "real_time.txt"
-RESTRICTED = {"Stopwatch", "pause", "pause_thread"}
+RESTRICTED = {"Stopwatch", "moment", "pause", "pause_thread"}
 """What only the files of the list use of the helper."""
 SHORTEST = 30.0
 """The shortest deadline of a wait, in seconds."""

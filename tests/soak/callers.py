@@ -18,6 +18,7 @@ from tests.soak.fleet import Fleet, Process
 from tests.soak.notes import History
 from tests.streaming.speaking import Follower, numbered, reading
 from tests.support.http import Response
+from tests.support.polling import DEADLINE, pause
 from tests.support.speakers import Bare, Speaker
 
 __all__ = ["Callers"]
@@ -76,11 +77,11 @@ class Callers:
         while True:
             process = at or self._process()
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(DEADLINE):
                     called = await Patient(process.port).call(tool, number=number, **arguments)
                 id = str(called.result["taskId"])
             except ConnectionRefusedError:
-                await asyncio.sleep(0.1)
+                await pause(0.1)
                 continue
             except _LOST:
                 return None
@@ -111,7 +112,7 @@ class Callers:
                     await self._answer(id)
                 elif status in ENDS:
                     await self._look(id, f"{caller}, elsewhere")
-            await asyncio.sleep(0.2)
+            await pause(0.2)
 
     async def look_at_all(self) -> None:
         """Look at each task once more."""
@@ -156,7 +157,7 @@ class Callers:
 
         The core refuses to cancel a task that has ended. In 2026-07-28, it is acknowledged too: `taken`.
         """
-        await asyncio.sleep(self._random.uniform(0, 0.8))
+        await pause(self._random.uniform(0, 0.8))
 
         async def cancel(caller: str, dialect: type[Speaker]) -> None:
             outcome, value = await self._send(dialect(self._process().port), "tasks/cancel", {"taskId": id})
@@ -188,16 +189,16 @@ class Callers:
                             break
             except _LOST:
                 pass
-            await asyncio.sleep(self._random.uniform(0.05, 0.3))
+            await pause(self._random.uniform(0.05, 0.3))
 
     # Events
 
-    async def send_events(self, topic: str, texts: Sequence[str], pause: float) -> None:
+    async def send_events(self, topic: str, texts: Sequence[str], longest: float) -> None:
         """Send events, each until it is acknowledged."""
         for text in texts:
             outcome = "lost"
             while outcome != "acknowledged":
-                await asyncio.sleep(self._random.uniform(0, pause))
+                await pause(self._random.uniform(0, longest))
                 params = {"name": "tell", "arguments": {"topic": topic, "text": text}}
                 outcome, value = await self._send(Patient(self._process().port), "tools/call", params)
                 if outcome == "acknowledged" and value.get("isError"):
@@ -207,7 +208,7 @@ class Callers:
     async def _send(self, client: Speaker, method: str, params: Mapping[str, Any]) -> tuple[str, Any]:
         """Send a request; return whether it was acknowledged, refused or lost, and what came back."""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(DEADLINE):
                 response = await client.ask(method, params)
         except _LOST as error:
             return "lost", repr(error)

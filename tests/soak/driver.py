@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.soak.judge import Evidence, Stored, Violation, judge, read_store
 from tests.soak.notes import History, Note, Notes
 from tests.soak.phases import CHANGED, Phase
 from tests.soak.stores import Store
+from tests.support.polling import moment, pause
 
 __all__ = ["Soak", "report"]
 
@@ -66,7 +66,7 @@ class Soak:
 
     async def run(self) -> list[Violation]:
         """Give tasks, make trouble, make peace, end everything; return the violations."""
-        began = time.monotonic()
+        began = moment()
         try:
             await self.fleet.ready()
             supervising = asyncio.create_task(self.fleet.supervise())
@@ -81,7 +81,7 @@ class Soak:
                 await self.callers.stop()
         finally:
             await self.stop()
-        self.took = time.monotonic() - began
+        self.took = moment() - began
         return await self.violations()
 
     async def violations(self) -> list[Violation]:
@@ -122,8 +122,8 @@ class Soak:
         giving = asyncio.gather(*(self._give_tasks(tools) for _ in range(GIVERS)))
         if not phase.giving:
             await giving
-        pause = phase.seconds / phase.events
-        sending = (self.callers.send_events(f"topic{topic}", texts, pause) for topic in topics)
+        longest = phase.seconds / phase.events
+        sending = (self.callers.send_events(f"topic{topic}", texts, longest) for topic in topics)
         working = asyncio.gather(giving, *sending)
         await self._make_trouble(phase.seconds)
         with contextlib.suppress(TimeoutError):  # the judge says what is missing
@@ -131,15 +131,15 @@ class Soak:
 
     async def _give_tasks(self, tools: Iterator[tuple[int, str]]) -> None:
         phase = self.phase
-        until = time.monotonic() + phase.seconds
+        until = moment() + phase.seconds
         for number, tool in tools:
             more = dict(phase.arguments.get(tool, {}))
             if tool in _WAITING:
                 more |= {"topic": f"topic{number % TOPICS}", "count": phase.events}
             await self.callers.give(number, tool, **more)
-            if time.monotonic() > until:
+            if moment() > until:
                 return  # a slow machine gives fewer: the report says how many
-            await asyncio.sleep(GIVERS * phase.giving * phase.seconds / phase.tasks)
+            await pause(GIVERS * phase.giving * phase.seconds / phase.tasks)
 
     async def _deploy(self) -> None:
         """Bring all tasks to their question, let version c arrive, answer under trouble, and roll back."""
@@ -169,21 +169,21 @@ class Soak:
         await self._until(lambda stored: all(task.phase == "ended" for task in stored.values()), within)
 
     async def _until(self, holds: Callable[[dict[str, Stored]], bool], within: float | None = None) -> None:
-        deadline = time.monotonic() + (self.phase.peace if within is None else within)
-        while time.monotonic() < deadline:
+        deadline = moment() + (self.phase.peace if within is None else within)
+        while moment() < deadline:
             with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 stored = await self.stored()
                 for task in stored.values():  # also those whose acknowledgement was lost
                     self.callers.adopt(task.id, task.number)
                 if stored and holds(stored):
                     return
-            await asyncio.sleep(0.5)
+            await pause(0.5)
 
     # Trouble
 
     async def _make_trouble(self, seconds: float) -> None:
         """Let faults happen, also at the same time, and set right what they leave wrong."""
-        until = time.monotonic() + seconds
+        until = moment() + seconds
         faults = [name for name in self.phase.faults if self.store.kind in FAULTS[name].stores]
         await asyncio.gather(
             self._let_happen([name for name in faults if FAULTS[name].hits_store], until),
@@ -195,8 +195,8 @@ class Soak:
         """Let faults happen until a time, each as often as the others."""
         under_way: list[asyncio.Task[None]] = []
         left: list[str] = []
-        while time.monotonic() < until:
-            await asyncio.sleep(self._random.uniform(*self.phase.pauses))
+        while moment() < until:
+            await pause(self._random.uniform(*self.phase.pauses))
             left = left or self._random.sample(faults, len(faults))
             process = self._random.choice(self.fleet.processes)
             name = next((name for name in left if self._may_happen(FAULTS[name], process)), None)
@@ -218,7 +218,7 @@ class Soak:
             self.done[name] += 1
             await fault.happen(self._scene, process)
             if fault.hits_store:
-                await asyncio.sleep(self.phase.rest)
+                await pause(self.phase.rest)
 
     def _has_last_attempts(self, process: Process) -> bool:
         """Return whether the process runs a step that has begun so often that its task may be given up."""

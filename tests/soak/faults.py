@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import resource
 import signal
@@ -12,6 +11,7 @@ from typing import Any
 
 from tests.soak.fleet import LEASE_SECONDS, Build, Fleet, Process
 from tests.soak.stores import Store
+from tests.support.polling import pause
 
 __all__ = ["FAULTS", "Fault", "Scene", "make_peace"]
 
@@ -33,7 +33,7 @@ class Scene:
 
     def while_leases_end(self) -> Awaitable[None]:
         """Wait until leases have ended."""
-        return asyncio.sleep(LEASE_SECONDS * self.random.uniform(1.5, 3))
+        return pause(LEASE_SECONDS * self.random.uniform(1.5, 3))
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,17 @@ Owns who ended which process. A process that nobody ended and that no task was m
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.fork_server import start_process
+from tests.support.polling import moment, pause, until
 from tests.support.process import ROOT, environment, free_port
 
 __all__ = ["LEASE_SECONDS", "Build", "Death", "Fleet", "Process", "Settings"]
@@ -114,13 +115,12 @@ class Process:
             self.ending = ends_it or self.ending
             self.process.send_signal(number)
 
-    async def ended(self, within: float = 15.0) -> None:
+    async def ended(self) -> None:
         """Wait until the process has ended; kill it if that takes too long."""
-        deadline = time.monotonic() + within
-        while self.process.poll() is None:
-            if time.monotonic() > deadline:
-                self.signal(signal.SIGKILL)
-            await asyncio.sleep(0.05)
+        with contextlib.suppress(AssertionError):
+            await until(lambda: self.process.poll() is not None, within=30)
+        self.signal(signal.SIGKILL)
+        await until(lambda: self.process.poll() is not None)
 
 
 class Fleet:
@@ -131,13 +131,13 @@ class Fleet:
         self.processes = [Process(settings, number, build) for number, build in enumerate(builds)]
         self.deaths: list[Death] = []
 
-    async def ready(self, within: float = 120.0) -> None:
+    async def ready(self) -> None:
         """Wait until every process accepts connections."""
-        deadline = time.monotonic() + within
         for process in self.processes:
-            while not process.is_listening:
-                assert time.monotonic() < deadline, process.log
-                await asyncio.sleep(0.05)
+            try:
+                await until(lambda process=process: process.is_listening, within=120)
+            except AssertionError:
+                raise AssertionError(process.log) from None
             process.has_served = True
 
     async def restart(self, process: Process, build: Build | None = None) -> None:
@@ -157,7 +157,7 @@ class Fleet:
                     process.start()
                 elif not process.has_served:
                     process.has_served = process.is_listening
-            await asyncio.sleep(0.1)
+            await pause(0.1)
 
     def _note(self, process: Process) -> None:
         code = process.process.poll()
@@ -165,7 +165,7 @@ class Fleet:
         cause = process.ending
         if cause is None and not process.has_served:
             cause = "could not start"  # the store was away
-        self.deaths.append(Death(time.monotonic(), process.process.pid, code, cause))
+        self.deaths.append(Death(moment(), process.process.pid, code, cause))
 
     async def stop(self) -> None:
         """End all processes."""

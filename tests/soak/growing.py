@@ -15,6 +15,7 @@ from pathlib import Path
 
 from antiphon import Context, Limits, Server
 from tests.support.own_memory import settled_status, status_number
+from tests.support.polling import turns
 
 FOLDER = Path(os.environ.get("GROWTH_FOLDER", "."))
 LEAKS = bool(os.environ.get("GROWTH_LEAK"))
@@ -83,7 +84,7 @@ async def job(number: int, ctx: Context) -> str:
     await ctx.step(half)
     if number % 3 == 0:
         await ctx.elicit("Go on?", str, key="on")
-    await asyncio.sleep(0.01)
+    await turns(3)
     return str(number)
 
 

@@ -10,13 +10,13 @@ import asyncio
 import os
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.soak.growth import TOLERANCES, Sample, find_growth
 from tests.soak.mixed_load import Instance, MixedLoad
+from tests.support.polling import Stopwatch
 
 __all__ = ["soak"]
 
@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--leak", action="store_true", help="let the service leak, to see it found")
     given = parser.parse_args()
-    until = time.monotonic() + given.seconds
+    watch = Stopwatch()
     print(f"growth: {given.seconds:g} s of mixed load", flush=True)
 
     def show(number: int, sample: Sample) -> None:
@@ -95,7 +95,7 @@ def main() -> None:
         problems = asyncio.run(
             soak(
                 Path(folder),
-                lambda rounds: rounds < FEWEST_ROUNDS or time.monotonic() < until,
+                lambda rounds: rounds < FEWEST_ROUNDS or watch.seconds < given.seconds,
                 size=given.size,
                 leaks=given.leak,
                 show=show,

@@ -10,7 +10,6 @@ import json
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from tests.asking.driving import EVERYTHING, accept
 from tests.promises.speaking import Patient, begin
 from tests.soak.growth import Sample
 from tests.support import http
+from tests.support.polling import DEADLINE, Stopwatch, pause, until
 from tests.support.process import ROOT, environment, free_port
 from tests.support.speakers import Modern, Session
 
@@ -57,17 +57,18 @@ class Instance:
                 stderr=subprocess.STDOUT,
             )
 
-    async def ready(self, within: float = 60.0) -> None:
+    async def ready(self) -> None:
         """Wait until the process accepts connections."""
-        deadline = time.monotonic() + within
-        while True:
+
+        async def listens() -> bool:
             assert self.process.poll() is None, self.log
             try:
                 async with http.connect(self.port):
-                    return
+                    return True
             except OSError:
-                assert time.monotonic() < deadline, self.log
-                await asyncio.sleep(0.05)
+                return False
+
+        await until(listens)
 
     @property
     def log(self) -> str:
@@ -83,7 +84,7 @@ class Instance:
         """End the process."""
         self.process.terminate()
         try:
-            self.process.wait(15)
+            self.process.wait(DEADLINE)
         except subprocess.TimeoutExpired:
             self.kill()
 
@@ -120,13 +121,13 @@ class MixedLoad:
 
     async def _at_rest(self) -> Sample:
         """Return measurements once two of them have the same connections and coroutines."""
-        deadline = time.monotonic() + REST_SECONDS
+        watch = Stopwatch()
         before: tuple[int, int] | None = None
         while True:
-            await asyncio.sleep(0.15)
+            await pause(0.15)
             taken = dict((await Modern(self.port).call("measure")).result["structuredContent"])
             now = taken["descriptors"], taken["coroutines"]
-            if now == before or time.monotonic() > deadline:
+            if now == before or watch.seconds > REST_SECONDS:
                 return taken
             before = now
 
@@ -166,7 +167,7 @@ class MixedLoad:
                 if seen["status"] == "input_required":
                     answers = {key: accept(value="yes") for key in seen["inputRequests"]}
                     await speaker.ask("tasks/update", {"taskId": task["taskId"], "inputResponses": answers})
-                await asyncio.sleep(0.02)
+                await pause(0.02)
 
     async def _ask(self, number: int) -> None:
         speaker = Modern(self.port)
@@ -195,7 +196,7 @@ class MixedLoad:
         for cut in (10, len(request) - len(body), len(request) - 5, len(request)):
             async with http.connect(self.port) as connection:
                 await connection.write(request[:cut])
-                await asyncio.sleep(0.02 * (number % 3))
+                await pause(0.02 * (number % 3))
                 connection.vanish()
 
     async def _send_rubbish(self, number: int) -> None:
@@ -214,5 +215,5 @@ class MixedLoad:
         params = {"name": "say", "arguments": {"size": UNREAD_BYTES}}
         async with Modern(self.port).asking("tools/call", params) as connection:
             connection.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await asyncio.sleep(0.1)
+            await pause(0.1)
             connection.vanish()

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.support.polling import moment
 
 __all__ = ["History", "Note", "Notes", "Seen", "note", "note_file"]
 
@@ -44,7 +45,7 @@ def note_file(folder: str) -> str:
 
 def note(path: str, event: str, number: int, step: str, key: str, run: str, build: str) -> None:
     """Append a line and wait until it is on disk."""
-    line = json.dumps([time.monotonic(), event, number, step, key, run, os.getpid(), build]) + "\n"
+    line = json.dumps([moment(), event, number, step, key, run, os.getpid(), build]) + "\n"
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(descriptor, line.encode())
@@ -101,7 +102,7 @@ class History:
 
     def add(self, event: str, task: str, caller: str, outcome: str, value: Any = None) -> None:
         """Append a line."""
-        seen = Seen(time.monotonic(), event, task, caller, outcome, value)
+        seen = Seen(moment(), event, task, caller, outcome, value)
         self.seen.append(seen)
         self._file.write(json.dumps(seen) + "\n")
 

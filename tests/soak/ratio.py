@@ -7,9 +7,7 @@ last time, the ideal and two leases are enough. The judge looks at these tasks t
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +17,7 @@ from tests.soak.fleet import LEASE_SECONDS
 from tests.soak.judge import Violation
 from tests.soak.phases import Phase
 from tests.soak.stores import Store
+from tests.support.polling import moment, pause
 
 __all__ = ["LOSSES", "measure", "too_slow"]
 
@@ -43,8 +42,8 @@ async def _kill_all(soak: Soak, tasks: Sequence[int], times: int) -> None:
 
 async def _lock_store(soak: Soak, tasks: Sequence[int], times: int) -> None:
     async with soak.store.locked():
-        await asyncio.sleep(2.5 * LEASE_SECONDS)
-    await asyncio.sleep(0.5 * LEASE_SECONDS)
+        await pause(2.5 * LEASE_SECONDS)
+    await pause(0.5 * LEASE_SECONDS)
 
 
 LOSSES: Mapping[str, Callable[[Soak, Sequence[int], int], Awaitable[None]]] = {
@@ -59,7 +58,7 @@ async def measure(store: Store, folder: Path, loss: str) -> tuple[Soak, dict[int
         Phase(f"twelve long steps and {loss}", ("long",), (), processes=WORKERS), store, folder, seed=1
     )
     ratios: dict[int, float] = {}
-    began = time.monotonic()
+    began = moment()
     try:
         await soak.fleet.ready()
         needed = await _run(soak, 0, loss, 0, 0.0) + 2 * LEASE_SECONDS
@@ -67,7 +66,7 @@ async def measure(store: Store, folder: Path, loss: str) -> tuple[Soak, dict[int
             ratios[times] = await _run(soak, place * TASKS, loss, times, needed) / needed
     finally:
         await soak.stop()
-    soak.took = time.monotonic() - began
+    soak.took = moment() - began
     return soak, ratios, [*await soak.violations(), *too_slow(loss, ratios)]
 
 
@@ -85,7 +84,7 @@ def too_slow(loss: str, ratios: Mapping[int, float]) -> list[Violation]:
 async def _run(soak: Soak, first: int, loss: str, times: int, needed: float) -> float:
     """Run new tasks, and let all workers be lost so often; return how long the tasks took from then on."""
     tasks = range(first, first + TASKS)
-    began = time.monotonic()
+    began = moment()
     for number in tasks:
         worker = soak.fleet.processes[number % WORKERS]
         await soak.callers.give(number, "long", at=worker, leases=STEP_LEASES)
@@ -94,18 +93,18 @@ async def _run(soak: Soak, first: int, loss: str, times: int, needed: float) -> 
     for time_of_loss in range(1, times + 1):
         soak.done[loss] += 1
         await LOSSES[loss](soak, tasks, time_of_loss)
-        began = time.monotonic()
+        began = moment()
     await soak.all_ended(within=_PATIENCE * (needed or STEP_LEASES * LEASE_SECONDS))
-    return time.monotonic() - began
+    return moment() - began
 
 
 async def _all_begun(soak: Soak, tasks: Sequence[int], times: int) -> None:
     """Wait until each task has begun so often, or for long enough that it would have."""
-    deadline = time.monotonic() + _PATIENCE * LEASE_SECONDS
-    while time.monotonic() < deadline:
+    deadline = moment() + _PATIENCE * LEASE_SECONDS
+    while moment() < deadline:
         begun = Counter(
             note.number for note in soak.notes() if note.event == "begin" and note.number in tasks
         )
         if len(begun) == TASKS and min(begun.values()) >= times:
             return
-        await asyncio.sleep(0.05)
+        await pause(0.05)

@@ -10,7 +10,6 @@ in the store, so that the judge has something to find.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sqlite3
@@ -21,6 +20,8 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+from tests.support.polling import pause, pause_thread
 
 
 class _WrongClock:
@@ -38,7 +39,7 @@ class _WrongClock:
                 self._offset = float(self._path.read_text())
             except (OSError, ValueError):
                 pass
-            time.sleep(0.02)
+            pause_thread(0.02)
 
     def __call__(self) -> float:
         return self._right() + self._offset
@@ -73,7 +74,7 @@ from antiphon.store import rules  # noqa: E402
 from tests.soak.notes import note, note_file  # noqa: E402
 
 if os.environ.get("SOAK_UNFENCED"):
-    rules._is_valid_token = lambda row, token: True
+    rules.is_valid_token = lambda row, token: True
 
 LEASE_SECONDS = float(os.environ.get("SOAK_LEASE", "1.0"))
 NOTES = note_file(os.environ["SOAK_NOTES"]) if "SOAK_NOTES" in os.environ else os.devnull
@@ -95,7 +96,7 @@ async def work(ctx: Context, number: int, step: str, seconds: float) -> str:
     """Do something outside that must not be done twice."""
     key, run = ctx.idempotency_key, uuid.uuid4().hex
     note(NOTES, "begin", number, step, key, run, BUILD)
-    await asyncio.sleep(seconds)
+    await pause(seconds)
     note(NOTES, "end", number, step, key, run, BUILD)
     return run
 
@@ -200,10 +201,10 @@ if hasattr(Context, "sleep"):
             await ctx.step(work, ctx, number, "reserve", 0.02)
             found = []
             for place in range(count):
-                await asyncio.sleep(LEASE_SECONDS / 2)  # so that the store may be away at what comes next
+                await pause(LEASE_SECONDS / 2)  # so that the store may be away at what comes next
                 found.append(await ctx.event("news", key=topic, type=str))
                 await ctx.step(work, ctx, number, f"event {place}", 0.02)
-            await asyncio.sleep(LEASE_SECONDS / 2)
+            await pause(LEASE_SECONDS / 2)
             found.append(await ctx.elicit("Send it?", str, key="who"))
             await ctx.step(work, ctx, number, "send", 0.02)
         except Exception as error:

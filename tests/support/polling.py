@@ -1,8 +1,8 @@
 """How tests wait: for an event, with a deadline that a slow machine keeps too. No other test code sleeps.
 
 `until` and `wait_until` wait for a condition, `turns` lets the event loop go on, and `forever` never ends.
-`pause`, `pause_thread` and `Stopwatch` are for what has to let real time pass, or to measure it: the files
-that may use them are named in `tests/real_time.txt`.
+`pause`, `pause_thread`, `moment` and `Stopwatch` are for what has to let real time pass, or to measure it:
+the files that may use them are named in `tests/real_time.txt`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,11 @@ async def pause(seconds: float) -> None:
 def pause_thread(seconds: float) -> None:
     """Let real time pass, in this thread."""
     time.sleep(seconds)
+
+
+def moment() -> float:
+    """Return the time of the clock that all processes of the machine share, and that nobody sets."""
+    return time.monotonic()
 
 
 class Stopwatch:

@@ -338,7 +338,7 @@ def check_append(
     """
     if row is None or not is_live(row, now):
         raise NoTask(f"There is no task {id!r}: it never existed or has expired.")
-    if token is not None and not _is_valid_token(row, token):
+    if token is not None and not is_valid_token(row, token):
         raise LeaseLost(f"The task {id!r} is no longer held with the token {token}: stop working on it.")
     if row.version != expect:
         raise Stale(
@@ -390,7 +390,7 @@ def claim(row: Row, worker: str, until: int) -> int:
 
 def renew(row: Row, token: int, *, until: int) -> bool:
     """Extend the lease if the token is valid, and return whether it was."""
-    if not _is_valid_token(row, token):
+    if not is_valid_token(row, token):
         return False
     row.lease = until
     return True
@@ -401,7 +401,7 @@ def release(row: Row, token: int, *, until: int = 0) -> bool:
 
     No worker can claim the task before `until`, which works like the end of a lease; 0 for at once.
     """
-    if not _is_valid_token(row, token):
+    if not is_valid_token(row, token):
         return False
     row.worker, row.lease = None, until
     return True
@@ -441,7 +441,7 @@ def servers_of(server: str | None) -> tuple[str, ...] | None:
     return ("", check_text(server)) if server else ("",)
 
 
-def _is_valid_token(row: Row, token: int) -> bool:
+def is_valid_token(row: Row, token: int) -> bool:
     return row.worker is not None and row.token == token
 
 

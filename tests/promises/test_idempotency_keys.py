@@ -23,7 +23,7 @@ from tests.cli.command import running
 from tests.support.leases import end_leases
 from tests.support.polling import wait_until
 from tests.support.process import SERVERS
-from tests.upgrade.write import Caller
+from tests.upgrade.caller import Caller
 
 KEYS = SERVERS / "keys.py"
 

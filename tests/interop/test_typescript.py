@@ -19,10 +19,16 @@ MODES = ["legacy", "auto"]
 @pytest.fixture(
     scope="module", params=[(way, mode) for way in ("http", "stdio") for mode in MODES], ids="-".join
 )
-def told(request: pytest.FixtureRequest, node: Node, everything: ServerProcess) -> tuple[str, dict[str, Any]]:
+def told(
+    request: pytest.FixtureRequest,
+    node: Node,
+    everything: ServerProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[str, dict[str, Any]]:
     """What the client was given, in one run over everything."""
     way, mode = request.param
     options: dict[str, Any] = {"modules": str(ROOT / ".node"), "mode": mode}
+    options["heard"] = str(tmp_path_factory.mktemp("heard") / "all")
     if way == "http":
         options["url"] = everything.url
     else:

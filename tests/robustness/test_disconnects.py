@@ -112,7 +112,7 @@ async def test_clients_that_disconnect_leave_no_memory_behind(loaded: ServerProc
     other = Modern(loaded.port, source=http.OTHER_LOOPBACK)  # has a share of its own
 
     async def abandon(number: int) -> None:
-        params = asker.tool_call("work", {"progressToken": 1} if number % 2 else None, seconds=60)
+        params = asker.tool_call("work", {"progressToken": 1} if number % 2 else None, ends=False)
         async with asker.asking("tools/call", params) as connection:
             if number % 2:
                 await connection.receive_head()

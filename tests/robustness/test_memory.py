@@ -34,7 +34,7 @@ async def eventful(port: int, count: int) -> None:
         session = Session(port)
         await session.open()
         for _ in range(8):
-            assert (await session.call("work", {"progressToken": 1}, seconds=0)).text == "worked 0.0"
+            assert (await session.call("work", {"progressToken": 1})).text == "worked"
 
 
 @pytest.mark.long

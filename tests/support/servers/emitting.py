@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 from pydantic import BaseModel
+from tests.support.polling import until
 
 from antiphon import Context, Failure, Limits, Server
 
@@ -27,20 +29,17 @@ class Name(BaseModel):
 
 
 @server.tool(task="optional", poll_interval=0.05)
-async def count(n: int, pause: float = 0.0) -> AsyncIterator[str]:
+async def count(n: int) -> AsyncIterator[str]:
     """Emits its numbers."""
     for number in range(1, n + 1):
         yield str(number)
-        if pause:
-            await asyncio.sleep(pause)
 
 
 @server.tool(task="optional", poll_interval=0.05)
 async def paced(n: int) -> AsyncIterator[str]:
     """Emits as many numbers as the file says, and waits for it to say more."""
     for number in range(1, n + 1):
-        while number > int(PACE.read_text() or 0):  # noqa: ASYNC110 - a file makes no sound
-            await asyncio.sleep(0.01)
+        await until(lambda last=number: last <= int(PACE.read_text() or 0), math.inf)
         yield str(number)
 
 

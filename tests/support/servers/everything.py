@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import uvicorn
 from pydantic import BaseModel, Field
+from tests.support.polling import until
 
 from antiphon import (
     BlobContents,
@@ -79,11 +82,12 @@ async def picture() -> list[Text | Image]:
 
 
 @server.tool
-async def count(to: int, ctx: Context, pause: float = 0.0) -> str:
-    """Report progress."""
+async def count(to: int, ctx: Context, heard: str | None = None) -> str:
+    """Report progress, and wait until there is the file that says that it was heard."""
     for number in range(1, to + 1):
         await ctx.progress(number, to, f"at {number}")
-        await asyncio.sleep(pause)
+    if heard is not None:
+        await until(Path(heard).exists, math.inf)
     return f"counted to {to}"
 
 
@@ -108,10 +112,10 @@ async def crash() -> str:
 
 
 @server.tool
-async def sleep(seconds: float) -> str:
-    """Take some time."""
-    await asyncio.sleep(seconds)
-    return f"slept {seconds}"
+async def hold(file: str) -> str:
+    """Work until there is a file."""
+    await until(Path(file).exists, math.inf)
+    return "held"
 
 
 @server.tool

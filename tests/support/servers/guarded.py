@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import uvicorn
+from tests.support.polling import forever
 
 from antiphon import Context, Limits, Server
 
@@ -16,8 +17,8 @@ server = Server("guarded", limits=Limits(max_memory_bytes=32 * 1024 * 1024, body
 
 @server.tool
 async def wait(stuff: Any = None) -> str:
-    """Keep the arguments for a while."""
-    await asyncio.sleep(20)
+    """Keep the arguments as long as the caller is there."""
+    await forever()
     return "waited"
 
 

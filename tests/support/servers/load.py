@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import uvicorn
-from tests.support.polling import until
+from tests.support.polling import forever, until
 
 from antiphon import Context, Limits, Server
 
@@ -26,20 +26,21 @@ async def add(a: int, b: int) -> str:
 
 
 @server.tool
-async def work(seconds: float, ctx: Context) -> str:
-    """Take some time, and say so."""
+async def work(ctx: Context, ends: bool = True) -> str:
+    """Say that it works, and end or do not."""
     global working, cancelled
     working += 1
     try:
         await ctx.progress(1, 2)
-        await asyncio.sleep(seconds)
+        if not ends:
+            await forever()
         await ctx.progress(2, 2)
     except asyncio.CancelledError:
         cancelled += 1
         raise
     finally:
         working -= 1
-    return f"worked {seconds}"
+    return "worked"
 
 
 @server.tool

@@ -10,6 +10,7 @@ from typing import Any
 
 import uvicorn
 from pydantic import BaseModel, field_validator
+from tests.support.polling import turns
 
 from antiphon import Context, HttpRequest, Server
 
@@ -40,7 +41,7 @@ def fail(kind: str) -> str:
 
 async def fail_later(kind: str) -> str:
     """Raise an exception of a kind, after the event loop had its turn."""
-    await asyncio.sleep(0)
+    await turns()
     return fail(kind)
 
 

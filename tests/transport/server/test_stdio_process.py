@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 from tests.support.process import SERVERS, environment
 from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
@@ -134,39 +136,41 @@ async def test_a_subscription_of_2026() -> None:
         assert await server.read() is None
 
 
-async def test_calls_run_at_once_and_can_be_cancelled() -> None:
+def holding(id: int, file: Path) -> dict[str, Any]:
+    """Return a call that ends once there is a file."""
+    return {"id": id, "method": "tools/call", "params": {"name": "hold", "arguments": {"file": str(file)}}}
+
+
+async def test_calls_run_at_once_and_can_be_cancelled(tmp_path: Path) -> None:
     async with stdio_server() as server:
-        await server.send(
-            {"id": "long", "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 60}}}
-        )
+        await server.send(holding(7, tmp_path / "never"))
         assert await server.text("add", a=1) == "2"
-        await server.send({"method": "notifications/cancelled", "params": {"requestId": "long"}})
+        await server.send({"method": "notifications/cancelled", "params": {"requestId": 7}})
         server.hang_up()
         assert await server.read() is None, "a cancelled request has no response"
         assert (await server.ended())[0] == 0
 
 
-async def test_running_calls_finish_after_the_end_of_input() -> None:
+async def test_running_calls_finish_after_the_end_of_input(tmp_path: Path) -> None:
     async with stdio_server() as server:
-        await server.send(
-            {"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}}
-        )
+        await server.send(holding(7, tmp_path / "ends"))
         server.hang_up()
+        (tmp_path / "ends").touch()
         frame = await server.read()
         assert frame is not None
         assert (frame["id"], frame["result"]["isError"]) == (7, False)
         assert (await server.ended())[0] == 0
 
 
-async def test_running_calls_finish_after_a_signal() -> None:
+async def test_running_calls_finish_after_a_signal(tmp_path: Path) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         async with stdio_server() as server:
             assert await server.text("add", a=1) == "2"
-            await server.send(
-                {"id": 7, "method": "tools/call", "params": {"name": "sleep", "arguments": {"seconds": 0.3}}}
-            )
+            ends = tmp_path / str(number)
+            await server.send(holding(7, ends))
             assert await server.text("add", a=1) == "2"
             server.process.send_signal(number)
+            ends.touch()
             frame = await server.read()
             assert frame is not None
             assert (frame["id"], frame["result"]["isError"]) == (7, False)

@@ -93,30 +93,42 @@ def test_doctor_warns_of_stray_output_and_of_a_process_that_does_not_end() -> No
     assert "skip   origins    web pages cannot reach a server over stdio" in done.stdout
 
 
+NO_SERVERS = {
+    "absent": (
+        ("--", "no-such-program"),
+        "Cannot start no-such-program: there is no program 'no-such-program'. Check its name,",
+    ),
+    "exits": (
+        python("import sys; sys.exit(4)"),
+        "has exited with code 4. It printed nothing to standard error.",
+    ),
+    "prints": (
+        python("print('usage: me')"),
+        "has exited with code 0. It printed 'usage: me', which is not MCP",
+    ),
+    "prints-without-end": (
+        python("while True: print('la la')"),
+        "does not speak MCP. The body is not JSON",
+    ),
+    "hangs": (
+        ("--timeout", "1.5", *python("import time; time.sleep(60)")),
+        "has not answered within 1.5 s: connecting. It has printed nothing to its standard output: check "
+        "that it serves MCP over stdio. To wait longer, use --timeout.",
+    ),
+}
+CLIENTS = [("call", "tool"), ("tasks", "show", "id"), ("inbox",)]
+"""Commands that connect as `tools` does."""
+
+
 @pytest.mark.parametrize(
-    "command", [("tools",), ("call", "tool"), ("doctor",), ("tasks", "show", "id"), ("inbox",)]
-)
-@pytest.mark.parametrize(
-    ("target", "says"),
+    ("command", "name"),
     [
-        (
-            ("--", "no-such-program"),
-            "Cannot start no-such-program: there is no program 'no-such-program'. Check its name,",
-        ),
-        (python("import sys; sys.exit(4)"), "has exited with code 4. It printed nothing to standard error."),
-        (python("print('usage: me')"), "has exited with code 0. It printed 'usage: me', which is not MCP"),
-        (python("while True: print('la la')"), "does not speak MCP. The body is not JSON"),
-        (
-            ("--timeout", "1.5", *python("import time; time.sleep(60)")),
-            "has not answered within 1.5 s: connecting. It has printed nothing to its standard output: check "
-            "that it serves MCP over stdio. To wait longer, use --timeout.",
-        ),
+        *(((command,), name) for command in ("tools", "doctor") for name in NO_SERVERS),
+        *((command, "absent") for command in CLIENTS),
     ],
-    ids=["absent", "exits", "prints", "prints-without-end", "hangs"],
 )
-def test_a_command_that_is_no_server_is_an_error(
-    command: Sequence[str], target: Sequence[str], says: str
-) -> None:
+def test_a_command_that_is_no_server_is_an_error(command: Sequence[str], name: str) -> None:
+    target, says = NO_SERVERS[name]
     done = antiphon(*command, *target)
     assert (done.returncode, done.stdout) == (UNREACHABLE, "")
     assert says in done.stderr

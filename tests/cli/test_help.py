@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from typer.main import get_command
@@ -17,34 +19,15 @@ from antiphon.cli.options import TargetCommand
 from tests.cli.command import COMMAND, PATIENCE, plain_environment
 from tests.cli.pseudo_terminal import in_terminal
 
-COMMANDS = [
-    "antiphon",
-    "run",
-    "worker",
-    "gateway",
-    "console",
-    "call",
-    "tools",
-    "resources",
-    "read",
-    "prompts",
-    "prompt",
-    "complete",
-    "inbox",
-    "dev",
-    "new",
-    "install",
-    "mcp-json",
-    "doctor",
-    "login",
-    "logout",
-    "logins",
-    "tasks",
-    "store",
-]
-COMMANDS += [f"tasks {name}" for name in ("ls", "show", "export", "import", "watch", "answer", "send")]
-COMMANDS += [f"tasks {name}" for name in ("cancel", "retry", "rm")]
-COMMANDS += [f"store {name}" for name in ("backup", "check", "prune", "compact")]
+
+def commands(group: Any, before: str = "") -> Iterator[str]:
+    """The words of each command of a group, and of the groups in it."""
+    for name, command in group.commands.items():
+        yield before + name
+        yield from commands(command, f"{before}{name} ") if hasattr(command, "commands") else ()
+
+
+COMMANDS = ["antiphon", *commands(get_command(app))]
 
 
 def words(command: str) -> list[str]:

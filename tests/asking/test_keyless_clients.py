@@ -83,9 +83,10 @@ CALLS = {
 @pytest.mark.parametrize("version", SHAPES)
 @pytest.mark.parametrize("channel", ["memory", "stdio", "http"])
 async def test_calls_and_tasks_are_driven_to_their_end(channel: str, version: str) -> None:
-    for tool, (arguments, expected) in CALLS.items():
-        person = Person()
-        async with connected(channel, version, person) as client:
+    person = Person()
+    async with connected(channel, version, person) as client:
+        for tool, (arguments, expected) in CALLS.items():
+            person.asked = []
             assert (await client.call(tool, **arguments)).text == expected
             asked, person.asked = person.asked, []
             task = await client.submit(tool, **arguments)

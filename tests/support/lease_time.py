@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from antiphon import wall_clock
-from antiphon.store.contract import Store
-from antiphon.store.postgres.store import PostgresStore
 from tests.support.polling import until
+
+if TYPE_CHECKING:
+    from antiphon.store.contract import Store
 
 
 class LeaseTime:
@@ -26,6 +28,8 @@ class LeaseTime:
         """
         if not url.startswith("postgres"):
             return url
+        from antiphon.store.postgres.store import PostgresStore  # only some tests have PostgreSQL
+
         return PostgresStore(url, clock=lambda: time.time() + wall_clock.leases_ahead)
 
     def advance(self, seconds: float) -> None:

@@ -123,9 +123,7 @@ async def test_a_lost_notification_delays_a_change_by_one_poll(url: str) -> None
     await other.open()
     await other.create(task(phase="waiting"), [])
     async with store.watch("a") as watch, store.watch_ready() as ready, store.subscribe("news") as messages:
-        listening = store.opened().listener.listening
-        assert listening is not None
-        await listening.execute("UNLISTEN *")
+        await store.opened().listener.connection.fetch("UNLISTEN *")
         await until_polled(store)  # from then on, it knows what was there before
         assert not await ready.wait(0)
         while await watch.wait(0):

@@ -212,7 +212,7 @@ async def test_the_poll_finds_the_tasks_that_became_claimable_since_the_last_pol
         await listener.poll()
         await ready.wait(0)
         (claim,) = await other.claim("w", lease=1, limit=1)
-        await listener.listening.execute("UNLISTEN *")  # type: ignore[union-attr]
+        await listener.connection.fetch("UNLISTEN *")
         await other.release("a", claim.token)
         assert not await ready.wait(0)
         await listener.poll()

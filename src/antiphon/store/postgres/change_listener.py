@@ -40,8 +40,8 @@ class ChangeListener:
         self._origin = origin
         self._watchers = watchers
         self._interval = interval
-        self._connection = ReconnectingConnection(database)
-        self.listening: asyncpg.Connection | None = None
+        self.connection = ReconnectingConnection(database)
+        self._listening: asyncpg.Connection | None = None
         self.id_by_digest: dict[str, str] = {}
         self._task_states: dict[str, str] = {}
         self._settled_message = 0
@@ -55,14 +55,14 @@ class ChangeListener:
     @property
     def statements(self) -> int:
         """The number of statements that were sent."""
-        return self._connection.statements
+        return self.connection.statements
 
     async def start(self) -> None:
         """Start to listen; raises `StoreUnavailable`."""
         try:
             await self._listen()
         except BaseException as error:
-            await self._connection.close()
+            await self.connection.close()
             if isinstance(error, asyncpg.PostgresError):
                 raise self._database.explain(error, "reached") from error
             raise
@@ -73,7 +73,7 @@ class ChangeListener:
         assert self._task is not None
         self._task.cancel()
         await asyncio.wait({self._task})
-        await self._connection.close()
+        await self.connection.close()
 
     def add_task(self, id: str) -> None:
         """Recognize the notifications of a task that a caller is about to watch."""
@@ -106,17 +106,17 @@ class ChangeListener:
 
     async def _listen(self) -> bool:
         """Listen on the current connection; return true if the connection is new."""
-        connection = await self._connection.connect()
-        if connection is self.listening:
+        connection = await self.connection.connect()
+        if connection is self._listening:
             return False
         try:
             await connection.add_listener(self._database.schema, self._on_notification)
         except CONNECTION_LOST as error:
             raise self._database.explain(error, "reached") from error
-        if self.listening is None:
-            rows = await self._connection.fetch(sql("last_message"), retry=True)
+        if self._listening is None:
+            rows = await self.connection.fetch(sql("last_message"), retry=True)
             self._settled_message = rows[0][0]
-        self.listening = connection
+        self._listening = connection
         self._task_states = {}
         self._settled_transaction = 0
         return True
@@ -145,14 +145,14 @@ class ChangeListener:
         numbers = [number for number in self._announced if number not in self._delivered]
         self._announced = []
         topics = [escape_text(topic) for topic in self._watchers.subscribed_topics]
-        rows = await self._connection.fetch(sql("get_messages"), numbers, topics, retry=True)
+        rows = await self.connection.fetch(sql("get_messages"), numbers, topics, retry=True)
         self._deliver(rows)
         self._delivered.update(numbers)
 
     async def poll(self) -> None:
         """Look for messages and for changes of the watched tasks that no notification named."""
         topics = [escape_text(topic) for topic in self._watchers.subscribed_topics]
-        rows = await self._connection.fetch(
+        rows = await self.connection.fetch(
             sql("poll_messages"), self._settled_message, self._origin, topics, retry=True
         )
         self._deliver(row for row in rows if row["number"] not in self._delivered)
@@ -166,7 +166,7 @@ class ChangeListener:
     async def _poll_tasks(self) -> None:
         watched = [escape_text(id) for id in self._watchers.watched_tasks]
         values = watched, self._settled_transaction
-        row = (await self._connection.fetch(sql("poll_tasks"), *values, retry=True))[0]
+        row = (await self.connection.fetch(sql("poll_tasks"), *values, retry=True))[0]
         self._settled_transaction = row["settled"]
         if row["latest"] != self._latest_transaction:
             self._latest_transaction = row["latest"]

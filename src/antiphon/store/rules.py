@@ -43,6 +43,7 @@ __all__ = [
     "is_live",
     "is_queued_again",
     "is_stopping",
+    "is_valid_token",
     "lease_milliseconds",
     "new_row",
     "next_event_number",

@@ -19,6 +19,7 @@ from pathlib import Path
 
 TESTS = Path("tests")
 HELPER = TESTS / "support" / "polling.py"
+HELPER_MODULE = "tests.support.polling"
 LISTED = TESTS / "real_time.txt"
 RESTRICTED = {"Stopwatch", "moment", "pause", "pause_thread"}
 """What only the files of the list use of the helper."""
@@ -75,6 +76,7 @@ class Checker(ast.NodeVisitor):
         self._first = 1
         self._timed: set[str] = set()
         self._classes: set[str] = set()
+        self._of_helper: set[str] = set()
         self._is_to_expire = False
 
     def check(self, source: str, first: int = 1) -> None:
@@ -85,6 +87,13 @@ class Checker(ast.NodeVisitor):
             if isinstance(node, ast.Assign) and (value := _number(node.value, {})) is not None:
                 self._constants |= {each.id: value for each in node.targets if isinstance(each, ast.Name)}
         self._classes |= _own_names(tree)
+        self._of_helper |= {
+            name.asname or name.name
+            for each in ast.walk(tree)
+            if isinstance(each, ast.ImportFrom) and each.module == HELPER_MODULE
+            for name in each.names
+            if name.name in RESTRICTED
+        }
         self.visit(tree)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -117,7 +126,7 @@ class Checker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in RESTRICTED and node.id not in self._classes:
+        if node.id in self._of_helper and node.id not in self._classes:
             self.uses_real_time = True
             if not self._restricted:
                 self._refuse(node, f"uses `{node.id}`: only the files in {LISTED} may")

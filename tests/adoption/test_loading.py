@@ -127,10 +127,10 @@ def test_a_program_that_cannot_be_served_fails_and_says_why(file: Path, end: str
 def test_a_process_that_a_program_forks_does_not_keep_the_port(file: Path) -> None:
     pid = file.with_name("pid.txt")
     fork = """
-import os, pathlib, time
+import os, pathlib, signal
 def fork():
     if (child := os.fork()) == 0:
-        time.sleep(600)
+        signal.pause()
         os._exit(0)
     with open({pid!r}, "a") as noted:
         print(child, file=noted)

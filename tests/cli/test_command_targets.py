@@ -111,7 +111,7 @@ NO_SERVERS = {
         "does not speak MCP. The body is not JSON",
     ),
     "hangs": (
-        ("--timeout", "1.5", *python("import time; time.sleep(60)")),
+        ("--timeout", "1.5", *python("import signal; signal.pause()")),
         "has not answered within 1.5 s: connecting. It has printed nothing to its standard output: check "
         "that it serves MCP over stdio. To wait longer, use --timeout.",
     ),

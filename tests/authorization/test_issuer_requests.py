@@ -32,7 +32,7 @@ async def answering(handler: Handler) -> AsyncIterator[str]:
 async def refusal(handler: Handler) -> str:
     async with answering(handler) as url:
         with pytest.raises(IssuerUnavailable) as raised:
-            await fetch_document(url, timeout=20)
+            await fetch_document(url, timeout=60)
     assert "s3cret" not in str(raised.value)
     return str(raised.value)
 
@@ -42,7 +42,7 @@ async def test_a_document_is_a_json_object() -> None:
         return web.json_response({"path": request.path})
 
     async with answering(good) as url:
-        assert await fetch_document(url, timeout=20) == {"path": "/keys"}
+        assert await fetch_document(url, timeout=60) == {"path": "/keys"}
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -96,7 +96,7 @@ async def test_an_issuer_that_does_not_respond_is_not_waited_for() -> None:
 
 async def test_an_issuer_that_is_not_there_is_unavailable() -> None:
     with pytest.raises(IssuerUnavailable, match="ClientConnectorError"):
-        await fetch_document("http://127.0.0.1:1/keys", timeout=20)
+        await fetch_document("http://127.0.0.1:1/keys", timeout=60)
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ async def test_an_issuer_that_is_not_there_is_unavailable() -> None:
 )
 async def test_only_https_and_loopback_addresses_are_asked(url: str) -> None:
     with pytest.raises(IssuerUnavailable, match="the URL") as raised:
-        await fetch_document(url, timeout=20)
+        await fetch_document(url, timeout=60)
     assert "s3cret" not in str(raised.value)

@@ -86,7 +86,7 @@ async def test_a_server_that_loses_every_session_is_given_up() -> None:
         await reply.body(404, "text/plain", b"")
 
     async with serving(legacy(answer)) as fake:
-        async with Client(fake.url, timeout=5, log_level="info") as client:
+        async with Client(fake.url, timeout=60, log_level="info") as client:
             with pytest.raises(SessionLost):
                 await client.call("tool")
         assert sum(request.method == "initialize" for request in fake.heard) <= 5
@@ -107,9 +107,9 @@ async def drip(reply: Reply, data: bytes) -> None:
     [b":\n\n", b": comment\n" * 1000, b"id: 1\n\n", b"retry: 1\n\n", b"event: other\ndata: x\n\n", b"\r"],
 )
 async def test_a_stream_without_messages_does_not_move_the_deadline(data: bytes) -> None:
-    async with connected(modern(lambda reply: drip(reply, data)), timeout=0.5) as (client, _):
+    async with connected(modern(lambda reply: drip(reply, data))) as (client, _):
         with pytest.raises(TimedOut):
-            await client.call("tool")
+            await client.call("tool", timeout=0.5)
 
 
 @pytest.mark.parametrize("start", [b"data: ", b": ", b"id: ", b"retry: ", b"x", b""])

@@ -49,7 +49,7 @@ async def client(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
             process = stack.enter_context(started("raising.py", tmp_path, command=request.param == "command"))
             target = process.url
         options = {"env": environment(), "cwd": str(ROOT)} if request.param == "stdio" else {}
-        yield await stack.enter_async_context(Client(target, timeout=20, **options))
+        yield await stack.enter_async_context(Client(target, timeout=60, **options))
 
 
 async def refused(request: Awaitable[Any]) -> str:

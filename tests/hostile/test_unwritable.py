@@ -60,7 +60,7 @@ def connected(target: Any) -> Client:
 
     return Client(
         target,
-        timeout=10,
+        timeout=60,
         log_level="debug",
         on_log=ignore,
         on_progress=ignore,

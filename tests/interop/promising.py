@@ -16,6 +16,7 @@ import uvicorn
 from antiphon import Context, Limits, Server
 from tests.interop import asking
 from tests.interop.asking import ENDINGS, EVERYTHING, Ending, Name
+from tests.support.leases import LONG_LEASE_SECONDS
 
 ELICITING: dict[str, Ending] = {
     **{name: ending for name, ending in ENDINGS.items() if name not in ("think", "folders")},
@@ -33,7 +34,7 @@ AT_THE_SAME_TIME: dict[str, Ending] = {
 server = Server(
     "promising",
     store=os.environ.get("ANTIPHON_STORE", "memory:"),
-    limits=Limits(lease_seconds=1.0),
+    limits=Limits(lease_seconds=LONG_LEASE_SECONDS),
     secrets=["a secret of the promising"],
 )
 for _name in ALL:

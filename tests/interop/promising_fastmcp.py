@@ -92,7 +92,7 @@ async def main() -> None:
     person = Person()
     told: dict[str, Any] = {"calls": {}}
     target: Any = OPTIONS.get("url") or StdioTransport(**OPTIONS["process"], keep_alive=False)
-    async with Client(target, timeout=20, elicitation_handler=person.elicit) as client:
+    async with Client(target, timeout=60, elicitation_handler=person.elicit) as client:
         told["version"] = client.session.protocol_version
         for tool in OPTIONS.get("tools", ()):
             told["calls"][tool] = await finish(person, await begin(client, tool))

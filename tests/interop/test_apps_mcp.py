@@ -70,7 +70,7 @@ def test_both_libraries_use_the_same_names() -> None:
 
 async def test_the_official_client_as_a_host(url: str, mode: str) -> None:
     shown = advertise(EXTENSION_ID, SHOWS_APPS)
-    async with OfficialClient(url, mode=mode, extensions=[shown], read_timeout_seconds=20) as client:
+    async with OfficialClient(url, mode=mode, extensions=[shown], read_timeout_seconds=60) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"now", "tick", "history"}
         assert tools["tick"].meta == {"ui": {"resourceUri": "ui://clock/app", "visibility": ["app"]}}
@@ -86,7 +86,7 @@ async def test_the_official_client_as_a_host(url: str, mode: str) -> None:
 
 
 async def test_the_official_client_without_apps(url: str, mode: str) -> None:
-    async with OfficialClient(url, mode=mode, read_timeout_seconds=20) as client:
+    async with OfficialClient(url, mode=mode, read_timeout_seconds=60) as client:
         assert {tool.name for tool in (await client.list_tools()).tools} == {"now", "history"}
         assert _text(await client.call_tool("now", {})) == "twelve o'clock"
         uri = (await client.call_tool("history", {})).meta["ui_uri"]
@@ -96,7 +96,7 @@ async def test_the_official_client_without_apps(url: str, mode: str) -> None:
 
 
 async def test_the_official_client_sees_the_extension(url: str) -> None:
-    async with OfficialClient(url, mode="legacy", read_timeout_seconds=20) as client:
+    async with OfficialClient(url, mode="legacy", read_timeout_seconds=60) as client:
         capabilities = client.server_capabilities
         assert capabilities is not None
         declared: Any = capabilities.model_dump(by_alias=True)["extensions"]

@@ -54,7 +54,7 @@ async def signing_in(url: str, mode: str, memory: Memory, scopes: list[list[str]
     metadata = OAuthClientMetadata(redirect_uris=[CALLBACK], application_type="native")
     auth = OAuthClientProvider(url, metadata, memory, visit, come_back)
     async with (
-        httpx2.AsyncClient(auth=auth, timeout=20) as http,
+        httpx2.AsyncClient(auth=auth, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http), mode=mode) as client,
     ):
         yield client

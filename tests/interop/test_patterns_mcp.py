@@ -32,7 +32,7 @@ def mode(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def connect(url: str, mode: str) -> Callable[[], Client]:
     """Makes a client; it must be closed in the task that opened it."""
-    return lambda: Client(url, mode=mode, read_timeout_seconds=20)
+    return lambda: Client(url, mode=mode, read_timeout_seconds=60)
 
 
 def text(result: types.CallToolResult) -> str:

@@ -5,6 +5,7 @@ Each client is a program of its own: `promising_*.py`, `promising*.mjs`. What on
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.interop import promising
 from tests.interop.asking import ANSWERS, LOGIN, ROOT, Ending
 from tests.interop.promising import ALL, AT_THE_SAME_TIME, ELICITING
 from tests.support import process
+from tests.support.leases import end_leases
 from tests.support.node import Node, Printed
 from tests.support.process import ServerProcess, environment, started
 
@@ -153,6 +155,7 @@ def test_what_one_client_began_another_finishes_after_the_server_was_killed(
         begun = [run(node, client, first, begin="two_rounds")["begun"] for client in CLIENTS.values()]
         first.process.kill()
         first.process.wait()
+    asyncio.run(end_leases(env["ANTIPHON_STORE"]))
     head, *rest = CLIENTS.values()
     with started(SERVER, tmp_path, env=env) as second:
         for id, client in zip(begun, [*rest, head], strict=True):

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from antiphon import Server
+from antiphon.runtime.tasks import handlers
 from tests.promises.speaking import Patient, reach
 from tests.streaming.speaking import (
     ALL,
@@ -52,6 +53,12 @@ async def opened(port: int, *modes: str, version: str = "2025-11-25") -> Session
     return session
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a call that ends by itself end at once, however slow this machine is."""
+    monkeypatch.setattr(handlers, "IMMEDIATE_ANSWER_SECONDS", 600.0)
+
+
 def mode_of(response: Response) -> str:
     """Return the response mode of a response."""
     result = response.frames[0]["result"]
@@ -92,6 +99,7 @@ async def test_a_server_whose_tools_give_no_promises_declares_none() -> None:
 # Chosen
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize(
     ("offered", "chosen"),
     [
@@ -143,6 +151,7 @@ async def test_an_empty_list_is_as_good_as_none(core: Speaker) -> None:
     assert "_meta" not in result
 
 
+@pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("modes", [(), ("task",), ("task", "immediate")])
 @pytest.mark.parametrize("version", ["2025-11-25", DRAFT])
 async def test_a_session_that_did_not_declare_streaming_gets_no_streams_whatever_a_request_says(
@@ -248,6 +257,7 @@ async def test_a_question_is_no_answer_so_immediate_makes_a_task_of_it(core: Spe
 # What decides besides
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_caller_that_takes_no_event_stream_gets_no_stream(core: Speaker) -> None:
     answered = await core.ask("tools/call", wish("count", "streaming", n=3), headers=JSON_ONLY)
     assert (answered.is_stream, mode_of(answered)) == (False, "task")
@@ -287,6 +297,10 @@ async def test_the_modes_of_a_request_that_also_says_stream_are_what_counts(
         studio.allow(1)
         await stream.rest()
         assert texts(stream.frames) == ["1", "2", "3"]
+
+
+@pytest.mark.usefixtures("patient")
+async def test_the_modes_of_a_quick_request_that_also_says_stream_are_what_counts(core: Speaker) -> None:
     answered = await core.ask("tools/call", {**wish("count", "immediate", n=2), "stream": {}})
     assert [block["text"] for block in answered.result["content"]] == ["1", "2"]
     assert mode_of(await core.ask("tools/call", {**wish("count", "task", n=2), "stream": {}})) == "task"
@@ -300,6 +314,7 @@ async def test_a_tool_that_gives_no_promises_is_refused_in_every_mode(core: Spea
     assert (await core.ask("tools/call", plain)).result["isComplete"] is True
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_tool_that_only_gives_promises_gives_them_in_every_mode(core: Speaker) -> None:
     plain = {"name": "gated_required", "arguments": {"n": 0}}
     for params in (plain, {**plain, "stream": {}}):

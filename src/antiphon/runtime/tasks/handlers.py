@@ -51,7 +51,7 @@ from antiphon.runtime.tasks.service import TaskService, result_of
 __all__ = ["TaskHandlers"]
 
 
-_IMMEDIATE_ANSWER_SECONDS = 0.1
+IMMEDIATE_ANSWER_SECONDS = 0.1
 """How long a caller that prefers an immediate answer waits for it, if the tool has no `answer_within`.
 
 Not a setting: authors set `answer_within` for each tool.
@@ -130,7 +130,7 @@ class TaskHandlers:
             mode for mode in MODES if mode in offered and (mode != "streaming" or call.caller.takes_streams)
         ]
         if modes[:1] == ["immediate"]:
-            within = _IMMEDIATE_ANSWER_SECONDS if tool.answer_within is None else tool.answer_within
+            within = IMMEDIATE_ANSWER_SECONDS if tool.answer_within is None else tool.answer_within
             outcome = await self._service.answer_or_promise(call, tool, environment, within=within)
             if not (isinstance(outcome, Promise) and tool.streams and "streaming" in modes):
                 return outcome

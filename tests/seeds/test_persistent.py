@@ -36,6 +36,12 @@ def seeds(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield server.url
 
 
+def post(url: str, body: str) -> httpx2.Response:
+    """A bare POST, without TLS, whose certificates would take time to load."""
+    headers = {"content-type": "application/json"}
+    return httpx2.post(url, content=body.encode(), headers=headers, timeout=PATIENCE, verify=False)
+
+
 class Poster:
     """Posts what is printed, for one task."""
 
@@ -46,9 +52,7 @@ class Poster:
     def post(self, printed: str) -> httpx2.Response:
         """A bare POST of a block, about our task in place of theirs."""
         body = THEIRS.sub(f'"taskId": "{self.task}"', printed)
-        return httpx2.post(
-            self._url, content=body.encode(), headers={"content-type": "application/json"}, timeout=PATIENCE
-        )
+        return post(self._url, body)
 
     def ask(self, printed: str) -> dict[str, Any]:
         """The frame that answers a block, its times checked and taken out."""
@@ -136,7 +140,7 @@ def test_a_response_that_answers_nothing_is_refused_as_a_whole(
     poster.ask(steps[0])
     poster.poll(steps[2], steps[3])
     body = spoil(THEIRS.sub(f'"taskId": "{poster.task}"', RESPONSE))
-    refused = httpx2.post(seeds, content=body.encode(), headers={"content-type": "application/json"})
+    refused = post(seeds, body)
     assert refused.status_code == 400
     assert refused.json()["error"]["code"] == -32602
     assert message in refused.json()["error"]["message"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, Context, InternalError, Principal, RequestError, Server
+from antiphon import BlobContents, Client, Context, InternalError, Principal, RequestError, Server
 from antiphon.model.ui import UiCsp, UiSettings
 from antiphon.wire.versions import VERSIONS
 
@@ -178,7 +178,10 @@ async def test_an_app_can_have_variables_a_context_and_bytes() -> None:
     async with Client(server, shows_ui=True) as client:
         (contents,) = (await client.read("ui://weather/oslo")).contents
         assert (contents.raw, contents.mime_type) == (b"<p>oslo True", MIME)
+        assert isinstance(contents, BlobContents)
         assert contents.meta == {"ui": {"permissions": {"camera": {}}}}
+        (template,) = await client.templates()
+        assert contents.ui == template.ui == UiSettings(permissions=("camera",))
         assert client.offers.apps
 
 

@@ -187,6 +187,25 @@ async def test_a_call_that_is_shed_is_retried_at_once_and_does_no_step_twice(tra
     assert squared == list(range(8))
 
 
+async def test_a_checkpoint_lets_a_call_be_shed_between_its_steps() -> None:
+    squared.clear()
+    did: list[str] = []
+    server = Server("counting", shed=lambda elapsed: did == ["step", "work"])
+
+    @server.tool
+    async def count(ctx: Context) -> str:
+        found = await ctx.step(square, 3)
+        did.append("step")
+        did.append("work")
+        await ctx.checkpoint()
+        return str(found)
+
+    async with connected("2026-07-28", "http", server=server) as client:
+        assert (await client.call("count")).text == "9"
+    assert did == ["step", "work"] * 2
+    assert squared == [3]
+
+
 async def test_an_old_client_is_not_shed() -> None:
     squared.clear()
     async with connected("2025-11-25", "http", server=counting(3, shed=True)) as client:

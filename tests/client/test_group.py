@@ -11,7 +11,17 @@ from typing import Any
 
 import pytest
 
-from antiphon import Client, ClientGroup, Context, NotFound, ResourceNotFound, Server, TextContents
+from antiphon import (
+    Client,
+    ClientGroup,
+    Context,
+    InputRequired,
+    NotFound,
+    ResourceNotFound,
+    Result,
+    Server,
+    TextContents,
+)
 from antiphon.agents import anthropic_tools
 from antiphon.errors import ClientError, InternalError, Unreachable
 from antiphon.middleware import CallNext, IncomingRequest
@@ -82,6 +92,17 @@ async def test_tools_of_all_servers_have_prefixes_and_are_called_where_they_are(
         )
         await group.ping()
         assert (await group.clients["city"].call("lend", title="Emma")).text == "city lends Emma to Ada"
+
+
+async def test_one_round_of_a_call_goes_to_its_server() -> None:
+    servers = {"city": library("city"), "uni": library("uni")}
+    async with ClientGroup(servers, elicit=lambda question: None) as group:
+        asked = await group.call_once("uni_lend", {"title": "Emma"})
+        assert isinstance(asked, InputRequired)
+        answers = {"person": {"value": "Ada"}}
+        done = await group.call_once("uni_lend", {"title": "Emma"}, resume=asked, answers=answers)
+        assert isinstance(done, Result)
+        assert done.text == "uni lends Emma to Ada"
 
 
 async def test_prompts_resources_and_completions_go_to_their_server() -> None:

@@ -75,7 +75,7 @@ def test_a_backup_prints_json(server: Running, shop: Path) -> None:
     ],
 )
 def test_a_backup_that_cannot_be_made_says_why(tmp_path: Path, url: str, target: str, message: str) -> None:
-    shutil.copy(ROOT / "tests" / "upgrade" / "store.sqlite", tmp_path / "tasks.db")
+    shutil.copy(ROOT / "tests" / "upgrade" / "schema_2" / "store.sqlite", tmp_path / "tasks.db")
     done = antiphon("store", "backup", url, target, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
@@ -97,7 +97,7 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
 
 def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    shutil.copy(ROOT / "tests" / "upgrade" / "store.sqlite", path)
+    shutil.copy(ROOT / "tests" / "upgrade" / "schema_2" / "store.sqlite", path)
     content = bytearray(path.read_bytes())
     content[4096 * 3 : 4096 * 6] = b"\xff" * (4096 * 3)
     path.write_bytes(bytes(content))
@@ -109,7 +109,7 @@ def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
 
 def test_a_backup_does_not_migrate_the_store(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    shutil.copy(ROOT / "tests" / "upgrade" / "store.sqlite", path)
+    shutil.copy(ROOT / "tests" / "upgrade" / "schema_2" / "store.sqlite", path)
     before = path.read_bytes()
     assert antiphon("store", "backup", STORE, "b.db", cwd=tmp_path).returncode == 0
     assert path.read_bytes() == before
@@ -117,7 +117,7 @@ def test_a_backup_does_not_migrate_the_store(tmp_path: Path) -> None:
 
 def test_compacting_gives_the_free_space_of_an_old_file_back(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    shutil.copy(ROOT / "tests" / "upgrade" / "store.sqlite", path)
+    shutil.copy(ROOT / "tests" / "upgrade" / "schema_2" / "store.sqlite", path)
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE large (x)")
     connection.execute("INSERT INTO large VALUES (zeroblob(5000000))")

@@ -30,7 +30,11 @@ def many_rows(number: int) -> str:
 def booked(folder: Path, month: str) -> list[str]:
     """Return the purposes of all expenses of a month in the database of a service, in order."""
     database = connect(folder / "expenses.db")
-    found = database.execute("SELECT purpose FROM expenses WHERE day LIKE ?", [f"{month}%"]).fetchall()
+    found = []
+    if database.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = 'expenses'"
+    ).fetchone():  # the first makes it
+        found = database.execute("SELECT purpose FROM expenses WHERE day LIKE ?", [f"{month}%"]).fetchall()
     database.close()
     return sorted(purpose for (purpose,) in found)
 

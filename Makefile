@@ -1,4 +1,4 @@
-# Each target sets up as much of .venv as it needs. `make demo` first; `make check test` is what CI runs.
+# Each target sets up as much of .venv as it needs. `make demo` first; `make check test test-rest` is what CI runs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || command -v python3)
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -9,17 +9,37 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests wait for processes more than they compute, so there are more of them at once than cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 
-# What the tests need beside .venv. The environments are made side by side.
-OTHERS := .venv/mcp-1/installed .venv/fastmcp-2/installed .venv/fastmcp-3/installed .node/installed .venv/browser
+# What the tests need beside .venv: the first tier, and the other one. They are made side by side.
+NEEDED := .node/installed .venv/browser
+OTHERS := $(NEEDED) .venv/mcp-1/installed .venv/fastmcp-2/installed .venv/fastmcp-3/installed
 
-.PHONY: demo test test-long test-pythons test-adopt fuzz soak release-check check bench format reference map site tour screenshots clean
+.PHONY: demo test test-all test-rest test-again test-long test-pythons test-adopt fuzz soak release-check check bench format reference map site tour screenshots clean
 
 demo: .venv/installed
 	$(BIN)/python examples/demo.py
 
+# The first tier, in four minutes: the official suite, the design documents, each public feature once. One file as a
+# whole: ARGS=tests/cli/test_call.py.
 test: .venv/tested
+	$(MAKE) --jobs 3 $(NEEDED)
+	$(BIN)/python -m pytest --tier first $(PARALLEL) $(ARGS)
+
+# Everything: each behaviour in every version, transport and store.
+test-all: .venv/tested
 	$(MAKE) --jobs 3 $(OTHERS)
 	$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+# What `make test` leaves, for CI, which runs both.
+test-rest: .venv/tested
+	$(MAKE) --jobs 3 $(OTHERS)
+	$(BIN)/python -m pytest --tier other $(PARALLEL) $(ARGS)
+
+# RUNS runs of a target beside BUSY busy loops, until one fails: a test that depends on a time is found by it.
+RUNS ?= 10
+BUSY ?= 2
+TARGET ?= test
+test-again: .venv/tested
+	$(BIN)/python scripts/test_again.py --runs $(RUNS) --busy $(BUSY) $(MAKE) $(TARGET)
 
 # The tests whose sizes show more the longer they run, in full. Before a release.
 test-long: .venv/tested
@@ -64,6 +84,7 @@ check: .venv/checked
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python scripts/write_map.py --check
 	$(BIN)/python scripts/check_security.py
+	$(BIN)/python scripts/check_tests.py
 
 format: .venv/checked
 	$(BIN)/ruff format .

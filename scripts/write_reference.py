@@ -78,8 +78,8 @@ class Alias:
     name: str
 
 
-def pages() -> dict[str, str]:
-    """Return every page, by its name."""
+def members() -> dict[str, list[Any]]:
+    """Return what is public, by the page that has it."""
     public = {name: getattr(antiphon, name) for name in antiphon.__all__}
     errors = [antiphon.errors.AntiphonError, *_errors()]
     server = [
@@ -183,15 +183,48 @@ def pages() -> dict[str, str]:
     values = [*(value for value in public.values() if value not in elsewhere), *returned]
     values.sort(key=lambda value: str(value.__name__))
     return {
-        "server": _page("Server", "Create a server, register functions, and run it.", server),
-        "context": _page("Context", "The call that a function handles.", [public["Context"]]),
-        "middleware": _page("antiphon.middleware", "Code around every request of a server.", around),
-        "client": _page("Client", "Call tools, read resources, and follow tasks and streams.", client),
-        "values": _page("Values", "Values that functions take and return, and that clients receive.", values),
-        "errors": _page("Errors", _tree(), errors),
-        "agents": _page("antiphon.agents", "Give the tools of servers to models.", agents),
-        "testing": _page("antiphon.testing", "Test tools without a server process.", testing),
+        "server": server,
+        "context": [public["Context"]],
+        "middleware": around,
+        "client": client,
+        "values": values,
+        "errors": errors,
+        "agents": agents,
+        "testing": testing,
     }
+
+
+def functions() -> dict[str, Any]:
+    """Return each public function, class and method by its name, with the function that is its own.
+
+    It is `None` for a class that only holds values, and for a type.
+    """
+    found: dict[str, Any] = {}
+    for member in (each for page in members().values() for each in page):
+        if isinstance(member, Alias):
+            found[member.name] = None
+        elif not inspect.isclass(member):
+            found[member.__name__] = member
+        else:
+            made = vars(member).get("__init__")
+            found[member.__name__] = made if inspect.isfunction(made) and not _is_generated(made) else None
+            found |= {f"{member.__name__}.{name}": function for name, function in _methods(member).items()}
+    return found
+
+
+def pages() -> dict[str, str]:
+    """Return every page, by its name."""
+    titles = {
+        "server": ("Server", "Create a server, register functions, and run it."),
+        "context": ("Context", "The call that a function handles."),
+        "middleware": ("antiphon.middleware", "Code around every request of a server."),
+        "client": ("Client", "Call tools, read resources, and follow tasks and streams."),
+        "values": ("Values", "Values that functions take and return, and that clients receive."),
+        "errors": ("Errors", _tree()),
+        "agents": ("antiphon.agents", "Give the tools of servers to models."),
+        "testing": ("antiphon.testing", "Test tools without a server process."),
+    }
+    return {name: _page(*titles[name], found) for name, found in members().items()}
 
 
 def main() -> int:
@@ -223,22 +256,50 @@ def _member(member: Any) -> str:
     if fields:
         rows = [f"| `{name}` | `{kind}` | {text} |" for name, kind, text in fields]
         parts.append("\n".join(["| field | type | |", "|---|---|---|", *rows]))
-    for name, value in _attributes(member).items():
+    for name, value in _public(member).items():
         shown = f"{member.__name__}.{name}"
-        if name.startswith("_") or shown in PLUMBING:
-            continue
-        if dataclasses.is_dataclass(member) and name in member.__dataclass_fields__:
-            continue
         if isinstance(value, property):
             kind = value.fget.__annotations__.get("return", "Any") if value.fget else "Any"
             parts.append(f"### {shown}\n\n`{kind}`. {_doc(value)}")
-        elif isinstance(value, classmethod | staticmethod) or inspect.isfunction(value):
-            function = value.__func__ if isinstance(value, classmethod | staticmethod) else value
+        elif (function := _function(value)) is not None:
             if function.__name__ != name:
                 parts.append(f"### {shown}\n\nThe same as `{function.__name__}`.")
                 continue
             parts.append(f"### {shown}\n\n{_signature(name, function)}\n\n{_doc(function)}".rstrip())
     return "\n\n".join(part for part in parts if part)
+
+
+def _public(member: type[Any]) -> dict[str, Any]:
+    """Return the attributes of a class that its section shows, and fields of a dataclass elsewhere."""
+    is_dataclass = dataclasses.is_dataclass(member)
+    return {
+        name: value
+        for name, value in _attributes(member).items()
+        if not name.startswith("_")
+        and f"{member.__name__}.{name}" not in PLUMBING
+        and not (is_dataclass and name in member.__dataclass_fields__)
+    }
+
+
+def _methods(member: type[Any]) -> dict[str, Any]:
+    """Return the functions of a class's methods and properties, by their names."""
+    found = {
+        name: value.fget if isinstance(value, property) else _function(value)
+        for name, value in _public(member).items()
+    }
+    return {name: function for name, function in found.items() if function is not None}
+
+
+def _function(value: Any) -> Any:
+    """Return the function of a method; `None` for another attribute."""
+    if isinstance(value, classmethod | staticmethod):
+        return value.__func__
+    return value if inspect.isfunction(value) else None
+
+
+def _is_generated(function: Any) -> bool:
+    """Return whether no source has a function: a dataclass made it."""
+    return not Path(function.__code__.co_filename).exists()
 
 
 def _attributes(member: type[Any]) -> dict[str, Any]:

@@ -14,6 +14,14 @@ from antiphon import wall_clock
 from tests.support import lifeline
 from tests.support.lease_time import LeaseTime
 from tests.support.postgres import Postgres, postgres
+from tests.tiers import (
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
+
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
 
 if TYPE_CHECKING:
     from tests.support.authorization_server import AuthorizationServer
@@ -27,15 +35,6 @@ lifeline.hold()
 
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every command that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-# A long file that a worker begins last would leave the other cores idle.
-FIRST = ("tests/waiting/test_killed.py", "tests/test_docs.py")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the long files to the front."""
-    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
 @pytest.fixture(scope="session")

@@ -228,6 +228,8 @@ def run(files: Sequence[int]) -> None:
         setattr(sys, name, _reopened(getattr(sys, name)))
     os.environ.clear()
     os.environ.update(env)
+    if (coverage := sys.modules.get("coverage")) and (measured := coverage.Coverage.current()):
+        measured.switch_context(env.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
     os.chdir(cwd)
     if arguments[0] == "-m":
         sys.path[0] = cwd

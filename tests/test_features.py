@@ -106,7 +106,7 @@ def executing(data: coverage.CoverageData, code: CodeType) -> set[str]:
 
 
 def test_of(context: str) -> str:
-    """Return the test function of a context. Its phase may follow it, and the fork server's test precede it."""
+    """Return the test function of a context: before its phase, and after the test of the fork server."""
     return [part for part in context.split("|") if "::" in part or not part][-1].partition("[")[0]
 
 

@@ -46,11 +46,15 @@ ONCE = (
     "tests/asking/",
     "tests/authorization/",
     "tests/client/",
+    "tests/held/",
     "tests/middleware/",
     "tests/patterns/",
+    "tests/promises/",
     "tests/runtime/",
     "tests/server/",
+    "tests/streaming/",
     "tests/transport/",
+    "tests/waiting/",
     "tests/wire/",
 )
 """What the first tier runs with the first parameters of each test alone."""

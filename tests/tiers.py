@@ -23,6 +23,7 @@ TIERS = ("first", "other", "all", "features")
 WHOLE = (
     "tests/conformance/",
     "tests/seeds/",
+    "tests/test_deploy.py",
     "tests/test_examples.py",
     "tests/examples/",
     "tests/model/",

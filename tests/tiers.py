@@ -60,7 +60,13 @@ ONCE = (
 )
 """What the first tier runs with the first parameters of each test alone."""
 
-LONG = ("tests/conformance/", "tests/seeds/", "tests/waiting/test_killed.py", "tests/test_docs.py")
+LONG = (
+    "tests/test_features.py",
+    "tests/conformance/",
+    "tests/seeds/",
+    "tests/waiting/test_killed.py",
+    "tests/test_docs.py",
+)
 """Long files: a worker that began one of them last would leave the other cores idle."""
 
 

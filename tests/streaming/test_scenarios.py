@@ -22,6 +22,7 @@ from tests.client.conftest import command
 from tests.client.fakes import Reply, legacy, serving
 from tests.client.streams import Legacy, blocks, on, read, streaming
 from tests.promises.speaking import look, reach
+from tests.promises.tooling import Ahead
 from tests.streaming.speaking import (
     ALL,
     CORE,
@@ -35,7 +36,8 @@ from tests.streaming.speaking import (
     texts,
     wish,
 )
-from tests.streaming.tooling import Studio
+from tests.streaming.tooling import Studio, at_work
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.process import free_port
 from tests.support.proxy import round_robin
@@ -44,6 +46,7 @@ from tests.support.speakers import Bare, Session, Speaker
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
+HOUR = 3_600_000
 versions = pytest.mark.parametrize("version", [LEGACY, MODERN])
 
 
@@ -63,7 +66,7 @@ async def client(request: pytest.FixtureRequest, port: int) -> Speaker:
 async def ours(port: int, version: str) -> AsyncIterator[Client]:
     """Our own client."""
     url = f"http://127.0.0.1:{port}/mcp"
-    async with asyncio.timeout(60), Client(url, protocol=version, timeout=10) as found:
+    async with asyncio.timeout(600), Client(url, protocol=version, timeout=600) as found:
         yield found
 
 
@@ -237,10 +240,23 @@ async def test_08_immediate_mode_fallback(client: Speaker, studio: Studio) -> No
         await reach(client, made["task"]["taskId"], "completed")
 
 
-async def test_09_ttl_expiration_during_streaming(client: Speaker, studio: Studio) -> None:
-    async with reading(client, "tools/call", wish("gated", "streaming", ttl=300, n=5)) as stream:
+@pytest_asyncio.fixture(loop_scope="module")
+async def expiring(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[Studio, int, Ahead]]:
+    """A server of its own, its port, and the time of day, which a test moves."""
+    async with at_work(kind, tmp_path) as (studio, address):
+        yield studio, address.port, Ahead(monkeypatch)
+
+
+@pytest.mark.parametrize("dialect", CORE)
+async def test_09_ttl_expiration_during_streaming(expiring: tuple[Studio, int, Ahead], dialect: str) -> None:
+    studio, port, ahead = expiring
+    client = await speaker(dialect, port)
+    async with reading(client, "tools/call", wish("gated", "streaming", ttl=HOUR, n=5)) as stream:
         studio.allow(2)
         id = task_id((await stream.up_to(2))["result"])
+        ahead(hours=1)
         last = (await stream.rest())["result"]
         assert (last["isComplete"], last["isError"]) == (True, True)
         assert "expired" in last["content"][0]["text"]
@@ -249,14 +265,18 @@ async def test_09_ttl_expiration_during_streaming(client: Speaker, studio: Studi
 
 
 @versions
-async def test_09_our_client_says_that_it_is_lost(port: int, studio: Studio, version: str) -> None:
+async def test_09_our_client_says_that_it_is_lost(expiring: tuple[Studio, int, Ahead], version: str) -> None:
+    studio, port, ahead = expiring
     async with ours(port, version) as client:
         studio.allow(2)
-        made = (await Bare(port).ask("tools/call", wish("gated", ttl=400, n=5))).result["task"]["taskId"]
+        made = (await Bare(port).ask("tools/call", wish("gated", ttl=HOUR, n=5))).result["task"]["taskId"]
         async with client.task(made).stream() as stream:
             seen = [(await anext(stream)).number for _ in range(2)]
+            ahead(hours=1)
+            end = asyncio.ensure_future(anext(stream))
+            await LoopTime.here().advance_until(end.done, 1)  # the client asks again from time to time
             with pytest.raises(TaskLost):
-                await anext(stream)
+                await end
         assert seen == [1, 2]
 
 

@@ -127,7 +127,8 @@ class Tasks(Recorded):
         @tool()
         async def sleeps(ctx: Context) -> str:
             self.began["sleeps"] += 1
-            await ctx.sleep(2.1)
+            await ctx.sleep(3600)
+            self.began["woken"] += 1
             return "slept"
 
         @tool()

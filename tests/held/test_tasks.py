@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.asking.driving import EVERYTHING, accept
 from tests.held.held_server import Tasks
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.support.lease_time import LeaseTime
+from tests.support.leases import end_leases
 from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import Address, serving
@@ -301,13 +301,16 @@ async def test_a_task_that_sleeps_or_asks_others_waits_in_its_process() -> None:
         sleeping = (await begin(client, "sleeps"))["taskId"]
         asking = (await begin(client, "asks_others"))["taskId"]
         assert "replay=False" in text(await reach(client, asking, "completed"))
+        await until(lambda: tasks.began["sleeps"])
+        assert (await look(client, sleeping))["status"] == "working"
+        await LoopTime.here().advance_until(lambda: tasks.began["woken"], 600)
         assert text(await reach(client, sleeping, "completed")) == "slept"
     assert tasks.began["sleeps"] == 1
 
 
 async def test_a_worker_that_is_lost_while_the_function_waits(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
-    limits = Limits(lease_seconds=0.6, drain_timeout=0.5)
+    limits = Limits(lease_seconds=LEASE, drain_timeout=0.5)
     async with working(store=url, limits=limits) as (one, here):
         id = (await begin(Patient(here.port), "greet"))["taskId"]
         await reach(Patient(here.port), id, "input_required")
@@ -317,9 +320,12 @@ async def test_a_worker_that_is_lost_while_the_function_waits(tmp_path: Path) ->
         assert record is not None
         assert (record.phase, record.head["state"]) == ("ready", "waiting")
         await store.release(id, 1)  # as if the lease had ended
-        await store.close()
-        async with working(store=url, limits=limits) as (other, there):
+        async with store.watch(id) as watch, working(store=url, limits=limits) as (other, there):
+            while all("attempt" not in entry.data for entry in await store.read(id)):
+                await watch.wait(60)
+            await end_leases(url, id)  # as if its delay were over
             task = await reach(Patient(there.port), id, "failed")
+        await store.close()
     assert "its worker was lost, and its tool has replay=False" in task["error"]["message"]
     assert one.began["greet"] + other.began["greet"] == 1
 
@@ -338,9 +344,7 @@ async def test_an_answer_that_comes_after_the_worker_was_lost_does_not_run_the_f
     async with store.watch(id) as watch, working(store=url, limits=limits) as (other, there):
         while all("attempt" not in entry.data for entry in await store.read(id)):
             await watch.wait(60)
-        with sqlite3.connect(tmp_path / "tasks.db") as connection:  # as if its delay were over
-            connection.execute("UPDATE task_rows SET lease = 0")
-        connection.close()
+        await end_leases(url, id)  # as if its delay were over
         await answer(Patient(there.port), id, name="Ann")
         task = await reach(Patient(there.port), id, "completed", "failed")
     await store.close()

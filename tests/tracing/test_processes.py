@@ -20,14 +20,16 @@ from opentelemetry import trace
 from antiphon import Client
 from tests.cli.command import COMMAND, PATIENCE, antiphon, plain_environment, running
 from tests.support.fork_server import start_process
+from tests.support.leases import end_leases
 from tests.support.polling import until
 from tests.tracing.tooling import SERVER, Spans, span_id
 
 SOURCE = """
 import asyncio, logging, os, pathlib
 from antiphon import Context, Limits, Server
+from tests.support.leases import LONG_LEASE_SECONDS
 
-server = Server("traced", limits=Limits(lease_seconds=1))
+server = Server("traced", limits=Limits(lease_seconds=LONG_LEASE_SECONDS))
 
 async def begin() -> str:
     return "begun"
@@ -90,7 +92,8 @@ def working(file: Path, log: Path, env: Mapping[str, str]) -> Iterator[Any]:
 
 
 async def test_one_trace_survives_the_kill_of_a_worker(file: Path, tmp_path: Path, spans: Spans) -> None:
-    env = {**CONSOLE, "ANTIPHON_STORE": f"sqlite:///{tmp_path / 'tasks.db'}", "ANTIPHON_OTEL": "1"}
+    store = f"sqlite:///{tmp_path / 'tasks.db'}"
+    env = {**CONSOLE, "ANTIPHON_STORE": store, "ANTIPHON_OTEL": "1"}
     killed, second = tmp_path / "killed.log", tmp_path / "second.log"
     with running(file, "--no-worker", directory=tmp_path, env=env) as server:
         async with Client(server.url) as client:
@@ -100,6 +103,7 @@ async def test_one_trace_survives_the_kill_of_a_worker(file: Path, tmp_path: Pat
                 # The span may be printed before the step is recorded.
                 await until(lambda: "step begin" in printed(killed) and (file.parent / "begun").exists())
                 process.send_signal(signal.SIGKILL)
+            assert await end_leases(store) == 1
             with working(file, second, {**env, "QUICK": "1"}):
                 assert (await asyncio.wait_for(handle.result(), PATIENCE)).text == "done"
         server.terminate()

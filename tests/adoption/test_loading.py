@@ -58,8 +58,7 @@ def test_a_program_is_run_with_its_arguments(file: Path) -> None:
 import sys
 
 def main():
-    mcp._lowlevel_server.instructions = " ".join(sys.argv[1:])
-    print("starting")
+    print("starting", *sys.argv[1:])
     mcp.run()
 
 if __name__ == "__main__":
@@ -68,7 +67,7 @@ if __name__ == "__main__":
     )
     with running("--", "python", file, "--loud", "x", directory=file.parent) as served:
         assert antiphon("call", served.url, "greet", "name=Ada").stdout == "Hello Ada\n"
-        assert "starting" in served.log
+        assert "starting --loud x" in served.log
         assert served.terminate() == 0
 
 

@@ -22,13 +22,13 @@ async def work():
     def interrupt():
         waiting.wait()
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
-        print("noticed" if ended.wait(10) else "not noticed", flush=True)
+        print("noticed" if ended.wait(60) else "not noticed", flush=True)
         if not ended.is_set():
             loop.call_soon_threadsafe(lambda: None)
 
     waiting = threading.Event()
     threading.Thread(target=interrupt).start()
-    loop.call_later(0.2, waiting.set)
+    loop.call_soon(waiting.set)  # the last thing before the wait
     try:
         await asyncio.Event().wait()
     finally:

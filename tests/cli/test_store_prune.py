@@ -64,7 +64,8 @@ async def test_the_file_becomes_smaller(tmp_path: Path) -> None:
     await store.open()
     await _add_large(store, 300)
     large = path.stat().st_size
-    assert await prune(store, TaskFilter(tool="large"), ended_before=now) == 300
+    pruned = await prune(store, TaskFilter(tool="large"), ended_before=now)
+    assert pruned == 300
     assert await store.count("ended") == 4
     await store.close()
     assert path.stat().st_size < large / 2

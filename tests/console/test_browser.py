@@ -58,10 +58,14 @@ INTRUSIONS = """async () => {
         request: () => fetch("https://elsewhere.test/").catch(() => 0),
     };
     const refused = [];
+    const outside = new Set();
+    document.addEventListener("securitypolicyviolation", (event) => {
+        if (event.blockedURI.startsWith("https://elsewhere.test")) outside.add(event.effectiveDirective);
+        if (outside.size === 3) body.append("end"); // the image, the frame and the request
+    });
     for (const [name, attempt] of Object.entries(attempts)) {
         try { await attempt(); } catch { refused.push(name); }
     }
-    setTimeout(() => body.append("end"), 100);
     return refused;
 }"""
 """What script or markup of somebody else would try inside the page."""

@@ -313,7 +313,7 @@ def test_unknown_arguments_are_reported() -> None:
             "The function returned the coroutine 'Context.elicit': an `await` is missing",
         ),
         (
-            "await ctx.step(asyncio.sleep(0))",
+            "await ctx.step(asyncio.Event().wait())",
             "write await ctx.step(work, 1) in place of await ctx.step(work(1))",
         ),
         ("await ctx.step(asyncio.Lock)", "The step 'Lock' returned Lock, which cannot be written as JSON"),

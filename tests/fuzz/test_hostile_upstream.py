@@ -122,6 +122,7 @@ class Caller:
         self.calls: set[asyncio.Task[Any]] = set()
         """The calls of the hostile server's items that are under way."""
         self.wrong: list[str] = []
+        self.handing: set[asyncio.Task[None]] = set()
         self.reads: Sequence[str] = ()
         """The servers that were mounted before the hostile one: a URI is the first server's that has it."""
         answering = {"elicit": self._elicit, "sample": self._sample} if asks else {}
@@ -170,10 +171,14 @@ class Caller:
 
         task = asyncio.create_task(call())
         self.calls.add(task)
-        # What comes with the answer belongs to the call, until the loop has handed it over.
-        task.add_done_callback(
-            lambda done: asyncio.get_running_loop().call_later(1.0, self.calls.discard, done)
-        )
+        task.add_done_callback(self._ended)
+
+    def _ended(self, call: asyncio.Task[None]) -> None:
+        """Forget a call. What comes with its answer belongs to it, until the loop has handed it over."""
+        handing = asyncio.create_task(turns(100))
+        handing.add_done_callback(lambda _: self.calls.discard(call))
+        self.handing.add(handing)
+        handing.add_done_callback(self.handing.discard)
 
 
 class Problems(logging.Handler):

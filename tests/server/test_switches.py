@@ -12,7 +12,7 @@ import pytest
 from antiphon import Client, DefinitionError, NotFound, Principal, RequestError, Server
 from antiphon.model.catalog import Kind
 from tests.cli.command import running
-from tests.support.polling import until, wait_until
+from tests.support.polling import forever, until, wait_until
 from tests.support.serving import serving
 
 
@@ -95,7 +95,7 @@ async def test_a_disabled_name_stays_taken_and_a_new_item_has_the_switches_of_it
     server = shop()
     server.disable("look", tags={"slow"})
     with pytest.raises(DefinitionError, match="already a tool 'look'"):
-        server.add_tool(asyncio.sleep, name="look")
+        server.add_tool(forever, name="look")
     server.add_tool(lambda: "new", name="new", tags={"slow"})
     assert server.tools == ()
     server.remove_tool("look")

@@ -12,7 +12,7 @@ from pydantic import Field
 from antiphon import BearerTokens, Client, Context, DefinitionError, Principal, RequestError, Server
 from antiphon.errors import TaskLost
 from antiphon.middleware import CallNext, IncomingRequest
-from tests.support.polling import until
+from tests.support.polling import forever, until
 from tests.support.serving import serving
 from tests.support.speakers import DIALECTS, Modern, Speaker, speaker
 
@@ -131,7 +131,7 @@ async def test_each_caller_gets_its_own_lists_whoever_asked_before(dialect: str,
 
 async def test_a_list_that_is_the_same_for_all_can_be_shared() -> None:
     server = Server("tests")
-    server.add_tool(asyncio.sleep, name="sleep", tags={"slow"}, input_schema={"type": "object"})
+    server.add_tool(forever, name="sleep", tags={"slow"}, input_schema={"type": "object"})
     async with serving(server) as where:
         assert (await Modern(where.port).ask("tools/list")).result["cacheScope"] == "public"
 
@@ -351,7 +351,7 @@ async def test_nobody_sees_an_item_whose_function_fails(
     visible: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("tests")
-    server.add_tool(asyncio.sleep, name="act", visible=visible, input_schema={"type": "object"})
+    server.add_tool(forever, name="act", visible=visible, input_schema={"type": "object"})
     async with Client(server) as client:
         assert await client.tools() == []
         with pytest.raises(RequestError, match="Unknown tool: 'act'"):

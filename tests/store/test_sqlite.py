@@ -230,7 +230,7 @@ async def test_time_in_which_the_machine_stood_still_does_not_count_as_waiting(
         looked.set()
         return ahead
 
-    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    monkeypatch.setattr(database, "time", SimpleNamespace(**vars(time) | {"monotonic": clock}))
     with locked(path):
         creating = asyncio.create_task(store.create(task(), []))
         for _ in range(3):

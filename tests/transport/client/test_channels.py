@@ -232,7 +232,7 @@ async def test_pending_writes_fail_when_the_channel_is_closed(
             super().__init__(peer, read, note, receive, **options)
 
     monkeypatch.setattr(process, "LineConnection", Noted)
-    channel = StdioChannel([sys.executable, "-c", "import time; time.sleep(60)"], shutdown_timeout=0.05)
+    channel = StdioChannel([sys.executable, "-c", "import signal; signal.pause()"], shutdown_timeout=0.05)
     await channel.open(Heard())
     large = message("tools/call", 1, pad="x" * 5_000_000)
     sending = [asyncio.create_task(channel.send(large)) for _ in range(2)]

@@ -15,7 +15,7 @@ from antiphon.runtime.execution.call import Call
 from antiphon.runtime.execution.supervisor import TICK_SECONDS
 from antiphon.runtime.tasks.claimed_task import ClaimedTask
 from antiphon.transport.server.http.exchange import Exchange
-from tests.support.polling import until
+from tests.support.polling import turns, until
 from tests.support.serving import running, serving
 from tests.support.speakers import Bare, speaker
 
@@ -100,7 +100,7 @@ async def test_a_finished_task_is_freed_without_the_garbage_collector() -> None:
 
     @server.tool(task="required")
     async def hello(ctx: Context) -> str:
-        await ctx.step(asyncio.sleep, 0)
+        await ctx.step(turns)
         return "hello"
 
     async with serving(server) as address, Client(address.url) as client:

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from antiphon import wall_clock
+from antiphon.runtime.tasks import worker
 from tests.support import lifeline
 from tests.support.lease_time import LeaseTime
 from tests.support.postgres import Postgres, postgres
@@ -60,6 +61,12 @@ def node() -> Iterator[Node]:
 
     with running_node() as running:
         yield running
+
+
+@pytest.fixture
+def quick_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the workers of this process look at once for tasks whose clock or lease a test has moved."""
+    monkeypatch.setattr(worker, "CLAIM_INTERVAL_SECONDS", 0.02)
 
 
 @pytest.fixture

@@ -144,6 +144,8 @@ async def test_a_response_that_nobody_takes_is_refused() -> None:
                 refused = await http.request(session.port, "POST", session.headers, body)
                 assert (refused.status, refused.error["code"]) == (400, -32600)
                 assert "No question of this session has this id" in refused.error["message"]
+            await other.tell("notifications/cancelled", {"requestId": 1})  # the server would wait for its end
+            await until(lambda: not address.under_way)
         without = {name: value for name, value in session.headers.items() if name != "mcp-session-id"}
         refused = await http.request(session.port, "POST", without, body)
         assert refused.status == 400

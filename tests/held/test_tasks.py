@@ -308,6 +308,7 @@ async def test_a_task_that_sleeps_or_asks_others_waits_in_its_process() -> None:
     assert tasks.began["sleeps"] == 1
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_a_worker_that_is_lost_while_the_function_waits(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tasks.db"
     limits = Limits(lease_seconds=LEASE, drain_timeout=0.5)
@@ -330,6 +331,7 @@ async def test_a_worker_that_is_lost_while_the_function_waits(tmp_path: Path) ->
     assert one.began["greet"] + other.began["greet"] == 1
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_an_answer_that_comes_after_the_worker_was_lost_does_not_run_the_function_again(
     tmp_path: Path,
 ) -> None:

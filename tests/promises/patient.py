@@ -91,7 +91,7 @@ def make(store: str | None = None) -> Server:
     async def fleeting() -> str:
         return "gone soon"
 
-    @server.tool(task="required", poll_interval=0.1, task_ttl=3)
+    @server.tool(task="required", poll_interval=0.1, task_ttl=600)
     async def lingering() -> str:
         return "kept for a while"
 

@@ -94,6 +94,7 @@ async def test_an_event_that_never_fitted_is_the_same_failure_in_every_run(tmp_p
         assert "does not fit" in (await handle.result(timeout=60)).text
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_an_event_that_only_a_new_version_can_read_stops_the_run(tmp_path: Path) -> None:
     def version(type: Any) -> Server:
         server = Server("shop", store=f"sqlite:///{tmp_path}/tasks.db")

@@ -288,6 +288,7 @@ async def test_a_task_that_was_given_back_runs_at_a_worker_of_the_right_version(
     assert task.result["content"][0]["text"] == "1 mm"
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_a_task_that_no_worker_can_begin_waits_and_does_not_fail(clock: Clock) -> None:
     store = await opened(clock)
     id = await queued_task(store, "count", {"unit": "mm"})
@@ -455,6 +456,7 @@ async def test_a_store_of_the_function_that_refuses_is_an_attempt(monkeypatch: p
     assert (begun["attempt"], "message" in begun) == (1, False)
 
 
+@pytest.mark.usefixtures("quick_claims")
 @pytest.mark.parametrize("lost", [0, 1])
 async def test_outages_that_a_function_meets_are_no_attempts_and_are_said_once(
     clock: Clock, lost: int

@@ -140,6 +140,7 @@ async def test_a_tool_that_runs_one_task_at_a_time_begins_the_next_one_at_once(
     assert shop.most["print_label"] == 1
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_a_principal_runs_no_more_tasks_at_once_than_it_may(store: Store) -> None:
     limits = Limits(max_running_tasks=6, max_running_tasks_per_principal=2, drain_timeout=0.2)
     shop = Shop(store, limits)
@@ -153,6 +154,7 @@ async def test_a_principal_runs_no_more_tasks_at_once_than_it_may(store: Store) 
     assert (shop.most["ann"], shop.most["bob"]) == (2, 2)
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_a_principal_at_its_limit_does_not_delay_the_others() -> None:
     limits = Limits(max_running_tasks=6, max_running_tasks_per_principal=2, drain_timeout=0.2)
     shop = Shop("memory:", limits)

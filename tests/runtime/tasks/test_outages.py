@@ -127,6 +127,7 @@ async def eventually(store: Any, id: str, reports: int) -> None:
     await until(has_reports)
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path, lease_time: LeaseTime) -> None:
     fleet = Fleet(tmp_path, 2)
     async with AsyncExitStack() as stack:
@@ -150,6 +151,7 @@ async def test_outages_alone_do_not_destroy_a_task(tmp_path: Path, lease_time: L
     assert max(attempts) == 1
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_a_worker_that_was_cut_off_reports_when_it_reaches_the_store_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, lease_time: LeaseTime
 ) -> None:
@@ -440,6 +442,7 @@ async def test_a_task_that_cannot_be_written_does_not_keep_others_from_being_cla
         assert (await end_of(store, later)).state == "done"
 
 
+@pytest.mark.usefixtures("quick_claims")
 async def test_a_report_that_cannot_be_written_delays_one_claim_and_not_each_of_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lease_time: LeaseTime
 ) -> None:

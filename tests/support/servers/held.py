@@ -8,6 +8,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from antiphon import Context, Limits, Server
+from antiphon.runtime.tasks import worker
+
+worker.CLAIM_INTERVAL_SECONDS = 0.1  # so that a lease that has ended is noticed soon
 
 server = Server("held", limits=Limits(lease_seconds=2.0, drain_timeout=0.5))
 

@@ -21,7 +21,10 @@ from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.polling import forever, until
 
 from antiphon import Context, Limits, Server
+from antiphon.runtime.tasks import worker
 from antiphon.store import open_store
+
+worker.CLAIM_INTERVAL_SECONDS = 0.1  # so that a lease that a test has ended is noticed soon
 
 EFFECTS = Path(os.environ.get("EFFECTS", os.devnull))
 DIE_AFTER = int(os.environ.get("DIE_AFTER", "0"))

@@ -7,7 +7,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,18 @@ from tests.support.speakers import CLIENT, KEY, LEGACY, MODERN
 from tests.support.stdio import stdio_server
 
 INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {"roots": {}}, "clientInfo": CLIENT}
+EVERYTHING = [str(SERVERS / "everything.py"), "--stdio"]
+IMPATIENT = [
+    "-c",
+    f"""
+import runpy, sys
+from antiphon.transport.server import stdio
+stdio.FLUSH_SECONDS = 0.5
+sys.argv = {EVERYTHING!r}
+runpy.run_path(sys.argv[0], run_name="__main__")
+""",
+]
+"""The same server, which waits less for a client that does not read."""
 META = {KEY + "protocolVersion": MODERN, KEY + "clientInfo": CLIENT, KEY + "clientCapabilities": {}}
 
 
@@ -178,10 +190,10 @@ async def test_running_calls_finish_after_a_signal(tmp_path: Path) -> None:
 
 
 @contextmanager
-def unread(calls: int, size: int) -> Iterator[subprocess.Popen[bytes]]:
+def unread(calls: int, size: int, command: Sequence[str] = EVERYTHING) -> Iterator[subprocess.Popen[bytes]]:
     """Start a server, and call a tool so often without reading any of the answers, which have this size."""
     with subprocess.Popen(
-        [sys.executable, str(SERVERS / "everything.py"), "--stdio"],
+        [sys.executable, *command],
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -209,7 +221,7 @@ def test_a_client_that_does_not_read_and_disconnects() -> None:
 
 
 def test_the_wait_for_a_client_that_does_not_read_has_a_deadline() -> None:
-    with unread(15, 900_000) as process:  # less than the output that a server keeps
+    with unread(15, 900_000, IMPATIENT) as process:  # less than the output that a server keeps
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(60) == 0

@@ -186,11 +186,15 @@ async def test_the_stream_of_a_task_whose_time_is_over_ends(
     await until(lambda: studio.ended["gated"] == 1)
 
 
-async def test_the_stream_of_the_extension_ends_with_the_words_for_no_task(port: int, studio: Studio) -> None:
-    made = (await Bare(port).ask("tools/call", wish("gated", ttl=300, n=4))).result["task"]["taskId"]
+async def test_the_stream_of_the_extension_ends_with_the_words_for_no_task(
+    port: int, studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = (await Bare(port).ask("tools/call", wish("gated", ttl=HOUR, n=4))).result["task"]["taskId"]
     async with reading(Follower(port), "tasks/stream", {"taskId": made}) as stream:
         studio.allow(1)
         await stream.up_to(1)
+        monkeypatch.setattr(wall_clock, "ahead", HOUR / 1000)
+        await studio.server.engine.tasks.check_times()
         assert (await stream.rest())["error"] == {"code": -32602, "message": UNKNOWN}
 
 

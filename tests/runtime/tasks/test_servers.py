@@ -39,7 +39,7 @@ class Shared:
 
 
 def made(name: str, store: Store, ran: list[str]) -> Server:
-    server = Server(name, store=Shared(store), limits=Limits(lease_seconds=1.0, drain_timeout=0.2))  # type: ignore[arg-type]
+    server = Server(name, store=Shared(store), limits=Limits(drain_timeout=0.2))  # type: ignore[arg-type]
 
     @server.tool(task="required")
     async def work(by: str) -> str:

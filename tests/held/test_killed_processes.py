@@ -9,7 +9,9 @@ from pathlib import Path
 from tests.asking.driving import Able, accept, once
 from tests.instances.fleet import Member
 from tests.instances.pair import SECRET
-from tests.promises.speaking import Patient, answer, begin, reach
+from tests.promises.speaking import Patient, answer, begin, look, reach
+from tests.support.leases import end_leases
+from tests.support.polling import until
 from tests.support.process import SERVERS, free_port
 
 NAME = {"name": accept(name="Ann")}
@@ -18,17 +20,27 @@ NAME = {"name": accept(name="Ann")}
 @asynccontextmanager
 async def two_processes(store: str, directory: Path) -> AsyncIterator[tuple[Member, Member]]:
     """Start two servers on one store, without a load balancer."""
-    env = {"ANTIPHON_SECRETS": SECRET, "EFFECTS": str(directory / "effects")}
     (directory / "effects").touch()
-    serving = ["run", str(SERVERS / "held.py"), "--store", store]
-    one, other = (Member(name, serving, directory, free_port(), env) for name in ("one", "other"))
-    try:
-        for member in (one, other):
-            await member.ready()
+    async with serving("one", store, directory) as one, serving("other", store, directory) as other:
         yield one, other
+
+
+@asynccontextmanager
+async def serving(name: str, store: str, directory: Path, **env: str) -> AsyncIterator[Member]:
+    """Start a server."""
+    env = {"ANTIPHON_SECRETS": SECRET, "EFFECTS": str(directory / "effects"), **env}
+    arguments = ["run", str(SERVERS / "held.py"), "--store", store]
+    member = Member(name, arguments, directory, free_port(), env)
+    try:
+        await member.ready()
+        yield member
     finally:
-        for member in (one, other):
-            member.kill()
+        member.kill()
+
+
+async def is_noted(client: Patient, id: str) -> bool:
+    """Whether a task says that its worker was lost."""
+    return "No attempt is left." in ((await look(client, id)).get("statusMessage") or "")
 
 
 async def test_another_process_continues_the_run_and_says_when_it_is_lost(store: str, tmp_path: Path) -> None:
@@ -39,7 +51,9 @@ async def test_another_process_continues_the_run_and_says_when_it_is_lost(store:
         assert (tmp_path / "effects").read_text().split() == ["began", "ended"]
         state = (await once(Able(one.port), "greet"))["result"]["requestState"]
         one.kill()
-        lost = (await once(Able(other.port), "greet", answers=NAME, state=state))["result"]
+        # One whose lease is short says so soon.
+        async with serving("hasty", store, tmp_path, LEASE="0.5") as hasty:
+            lost = (await once(Able(hasty.port), "greet", answers=NAME, state=state))["result"]
     assert lost["isError"]
     assert "the process that ran it was lost" in lost["content"][0]["text"]
     assert (tmp_path / "effects").read_text().split() == ["began", "ended", "began"]
@@ -50,6 +64,10 @@ async def test_a_task_whose_worker_is_killed_while_it_waits_fails(store: str, tm
         id = (await begin(Patient(one.port), "greet"))["taskId"]
         await reach(Patient(other.port), id, "input_required")
         one.kill()
+        assert await end_leases(store) == 1
+        # It is given up after a while in which the worker that was lost may report an outage.
+        await until(lambda: is_noted(Patient(other.port), id))
+        assert await end_leases(store) == 1
         task = await reach(Patient(other.port), id, "failed")
         assert "its worker was lost, and its tool has replay=False" in task["error"]["message"]
         id = (await begin(Patient(other.port), "greet"))["taskId"]

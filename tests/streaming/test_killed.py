@@ -30,6 +30,7 @@ from tests.streaming.speaking import (
     task_id,
     wish,
 )
+from tests.support.leases import end_leases
 from tests.support.polling import until
 from tests.support.process import ServerProcess, free_port, started
 
@@ -42,6 +43,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.port = free_port()
+        self.store = f"sqlite:///{folder}/tasks.db"
         self._pace = folder / "pace"
         self.allow(0)
 
@@ -52,17 +54,23 @@ class Place:
     @contextmanager
     def serving(self) -> Iterator[ServerProcess]:
         """Run the server while the context is open."""
-        store = f"sqlite:///{self.folder}/tasks.db"
-        env = {"ANTIPHON_STORE": store, "PACE": str(self._pace), "LEASE": "0.3"}
+        env = {"ANTIPHON_STORE": self.store, "PACE": str(self._pace)}
         with started("emitting.py", self.folder, env=env, port=self.port) as server:
             yield server
 
+    async def kill(self, server: ServerProcess) -> None:
+        """Kill the server, and end the lease of its task."""
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        await end_leases(self.store)
 
-async def read_until_killed(stream: Reading, server: ServerProcess, up_to: int) -> list[tuple[int, Any]]:
+
+async def read_until_killed(
+    stream: Reading, place: Place, server: ServerProcess, up_to: int
+) -> list[tuple[int, Any]]:
     """Read until the server is killed; return the segments, at least up to a number."""
     await stream.up_to(up_to)
-    server.process.send_signal(signal.SIGKILL)
-    server.process.wait()
+    await place.kill(server)
     try:
         while await stream.next() is not None:
             pass
@@ -80,16 +88,16 @@ async def test_a_reader_goes_on_by_number(tmp_path: Path, dialect: str) -> None:
         if isinstance(client, Follower):
             id = (await client.call("paced", n=N)).result["taskId"]
             async with reading(client, "tasks/stream", {"taskId": id}) as stream:
-                seen = await read_until_killed(stream, server, 10)
+                seen = await read_until_killed(stream, place, server, 10)
         else:
             async with reading(client, "tools/call", wish("paced", "streaming", n=N)) as stream:
-                seen = await read_until_killed(stream, server, 10)
+                seen = await read_until_killed(stream, place, server, 10)
                 id = task_id(stream.frames[0]["result"])
     assert seen == [(n, str(n)) for n in range(1, 11)]
     place.allow(25)
     with place.serving() as server:
         async with _going_on(client, id, after=10) as stream:
-            seen += await read_until_killed(stream, server, 25)
+            seen += await read_until_killed(stream, place, server, 25)
     assert seen == [(n, str(n)) for n in range(1, 26)]
     place.allow(N)
     with place.serving():
@@ -115,15 +123,14 @@ async def test_our_client_goes_on_by_itself(tmp_path: Path, version: str) -> Non
     with ExitStack() as servers:
         server = servers.enter_context(place.serving())
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(600),
             Client(f"http://127.0.0.1:{place.port}/mcp", protocol=version) as client,
             client.stream("paced", n=15) as stream,
         ):
             async for segment in stream:
                 found.append((segment.number, segment.text))
                 if segment.number in (5, 10):
-                    server.process.send_signal(signal.SIGKILL)
-                    server.process.wait()
+                    await place.kill(server)
                     place.allow(segment.number + 5)
                     server = servers.enter_context(place.serving())
             assert found == [(number, str(number)) for number in range(1, 16)]
@@ -144,14 +151,13 @@ async def test_segments_come_one_by_one_after_an_outage_during_a_question(
             nonlocal outages
             if not outages:
                 outages += 1
-                server.process.send_signal(signal.SIGKILL)
-                server.process.wait()
+                await place.kill(server)
                 await _refuse_connections(place.port, 12)
                 servers.enter_context(place.serving())
             return {"name": "Ada"}
 
         async with (
-            asyncio.timeout(60),
+            asyncio.timeout(600),
             Client(f"http://127.0.0.1:{place.port}/mcp", protocol=version, elicit=elicit) as client,
         ):
             handle = await client.submit("ask_then_paced", n=3)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import uvicorn
 from pydantic import BaseModel
+from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.polling import until
 
 from antiphon import Context, Failure, Limits, Server
@@ -18,7 +19,7 @@ from antiphon import Context, Failure, Limits, Server
 server = Server(
     "emitting",
     store=os.environ.get("ANTIPHON_STORE"),
-    limits=Limits(lease_seconds=float(os.environ.get("LEASE", "1.0")), drain_timeout=0.5),
+    limits=Limits(lease_seconds=LONG_LEASE_SECONDS, drain_timeout=0.5),
     secrets=["a secret of the emitting"],
 )
 PACE = Path(os.environ.get("PACE", os.devnull))

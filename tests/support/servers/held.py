@@ -6,13 +6,16 @@ import os
 from pathlib import Path
 
 from pydantic import BaseModel
+from tests.support.leases import LONG_LEASE_SECONDS
 
 from antiphon import Context, Limits, Server
 from antiphon.runtime.tasks import worker
 
 worker.CLAIM_INTERVAL_SECONDS = 0.1  # so that a lease that has ended is noticed soon
 
-server = Server("held", limits=Limits(lease_seconds=2.0, drain_timeout=0.5))
+LEASE = float(os.environ.get("LEASE", LONG_LEASE_SECONDS))
+
+server = Server("held", limits=Limits(lease_seconds=LEASE, drain_timeout=0.5))
 
 
 class Name(BaseModel):

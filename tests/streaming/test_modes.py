@@ -26,7 +26,7 @@ from tests.streaming.speaking import (
     texts,
     wish,
 )
-from tests.streaming.tooling import Studio
+from tests.streaming.tooling import LATE_SECONDS, Studio
 from tests.support.http import Response
 from tests.support.loop_time import LoopTime
 from tests.support.serving import serving
@@ -230,7 +230,7 @@ async def test_what_was_emitted_before_the_fallback_is_in_the_stream_and_the_tas
     assert [block["text"] for block in whole["content"]] == ["1", "2", "3"]
 
 
-@pytest.mark.parametrize(("tool", "within"), [("gated", 0.1), ("gated_or_late", 0.2)])
+@pytest.mark.parametrize(("tool", "within"), [("gated", 0.1), ("gated_or_late", LATE_SECONDS)])
 async def test_how_long_at_once_is_is_said_by_the_tool_or_else_a_moment(
     core: Speaker, studio: Studio, tool: str, within: float
 ) -> None:

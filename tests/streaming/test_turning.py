@@ -27,7 +27,8 @@ from tests.streaming.speaking import (
     texts,
     wish,
 )
-from tests.streaming.tooling import Name, Studio
+from tests.streaming.tooling import LATE_SECONDS, Name, Studio
+from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import serving
 from tests.support.speakers import Bare, Speaker
@@ -62,6 +63,7 @@ async def test_one_that_is_too_slow_is_a_task_whose_log_has_what_was_sent(
     studio.allow(2)
     async with reading(client, "tools/call", turning(client, "gated_or_late", n=4)) as stream:
         await stream.up_to(2)
+        LoopTime.here().advance(LATE_SECONDS)
         promised = (await stream.rest())["result"]
         assert numbered(stream.frames) == [(1, "1"), (2, "2")]
     id = made(promised)

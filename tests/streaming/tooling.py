@@ -18,6 +18,9 @@ from tests.promises.tooling import store_of
 from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.serving import Address, serving
 
+LATE_SECONDS = 20.0
+"""After how long `gated_or_late` becomes a task: a test moves the time."""
+
 
 class Name(BaseModel):
     name: str
@@ -98,7 +101,7 @@ class Studio:
                 self.ended["gated"] += 1
 
         tool()(gated)
-        tool(name="gated_or_late", answer_within=0.2)(gated)
+        tool(name="gated_or_late", answer_within=LATE_SECONDS)(gated)
         tool(name="gated_required", task="required")(gated)
         server.tool(name="gated_forbidden")(gated)
 

@@ -32,7 +32,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 async def tracked(client: Client) -> list[Any]:
     """What a caller sees of the bugs."""
     first = await client.call("resolve", bug=8, check=False)
-    left = await client.call("resolve", {"bug": 7}, check=False, timeout=20)
+    left = await client.call("resolve", {"bug": 7}, check=False, timeout=60)
     counted = await client.call("count")
     read = await client.read("bugs://8")
     prompted = await client.prompt("triage", {"component": "door"})
@@ -53,7 +53,7 @@ async def tracked(client: Client) -> list[Any]:
 
 async def lent(client: Client) -> list[Any]:
     """What a caller sees of the library."""
-    result = await client.call("lend", check=False, timeout=20)
+    result = await client.call("lend", check=False, timeout=60)
     return [
         [tool.name for tool in await client.tools()],
         (result.is_error, result.text),

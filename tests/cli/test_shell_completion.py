@@ -53,7 +53,7 @@ def completed(text: str, shell: str = "bash") -> list[str]:
 
 
 def target(url: str, token: str | None = None) -> Target:
-    return Target.parse(url, headers=(), token=token, timeout=5)
+    return Target.parse(url, headers=(), token=token, timeout=60)
 
 
 # From a server

@@ -54,7 +54,7 @@ def responding_with(answers: Mapping[str, Any], **capabilities: Any) -> Answer:
 
 
 def target(address: str) -> Target:
-    return Target.parse(f"{address}/mcp", headers=(), token=None, timeout=10)
+    return Target.parse(f"{address}/mcp", headers=(), token=None, timeout=60)
 
 
 def no_answers() -> ElicitationHandler:

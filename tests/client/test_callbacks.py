@@ -134,7 +134,7 @@ async def test_answers_do_not_wait_behind_the_calls_that_wait_for_them() -> None
             answered[reply.request.id].set()
             await reply.head(202, None, content_length="0")
 
-    async with serving(legacy(answer)) as fake, Client(fake.url, max_requests=2, timeout=5) as client:
+    async with serving(legacy(answer)) as fake, Client(fake.url, max_requests=2, timeout=60) as client:
         await asyncio.gather(*(client.call("tool", number=number) for number in range(calls)))
     assert fake.methods().count("tools/call") == calls
 

@@ -219,18 +219,18 @@ async def test_an_error_of_another_issuer_is_not_shown(hostile: Hostile) -> None
 
 
 async def test_large_documents_redirects_and_private_networks_are_refused(hostile: Hostile) -> None:
-    requests = IssuerRequests(hostile.url, http_client, timeout=10, allow_private=False)
+    requests = IssuerRequests(hostile.url, http_client, timeout=60, allow_private=False)
     with pytest.raises(AuthorizationFailed, match="more than"):
         await requests.get(f"{hostile.url}/large")
     assert (await requests.get(f"{hostile.url}/elsewhere")).status == 302
     assert hostile.requests == ["/large", "/elsewhere"]
-    public = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=10, allow_private=False)
+    public = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=60, allow_private=False)
     addresses = ("10.0.0.8", "[::1]", "169.254.169.254", "127.1", "2130706433", "0x7f000001", "localhost.")
     for url in (f"{hostile.url}/x", *(f"https://{address}/x" for address in addresses)):
         with pytest.raises(AuthorizationFailed, match="private network"):
             await public.get(url)
     assert hostile.requests == ["/large", "/elsewhere"]
-    private = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=10, allow_private=True)
+    private = IssuerRequests("https://mcp.example.com/mcp", http_client, timeout=60, allow_private=True)
     assert (await private.get(f"{hostile.url}/nothing")).status == 404
 
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-TIMEOUT_SECONDS = 30.0
+TIMEOUT_SECONDS = 60.0
 """How long a request waits. A test that moves the time of the event loop further sets it."""
 LOOPBACK = "127.0.0.1"
 OTHER_LOOPBACK = "127.0.0.2"

@@ -137,7 +137,7 @@ async def test_the_client_of_a_user_follows_no_redirect_either() -> None:
         web_server(always(moved)) as server,
         httpx2.AsyncClient(follow_redirects=True) as theirs,
     ):
-        http = Httpx2Client(theirs, auth=None, tls=None, proxy=None, connect_timeout=5.0)
+        http = Httpx2Client(theirs, auth=None, tls=None, proxy=None, connect_timeout=60.0)
         found = await http.request("POST", server.url, {"authorization": "Bearer s3cret"}, b"x")
         assert found.status == 307
         await found.close()

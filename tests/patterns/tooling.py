@@ -29,6 +29,7 @@ from antiphon import (
 )
 from tests.promises.speaking import begin, reach
 from tests.promises.tooling import speaker
+from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.speakers import Modern, Speaker
 
 DIALECTS = ("draft", "2025-11-25", "2026-07-28")
@@ -107,7 +108,7 @@ def authenticate(headers: Mapping[str, str]) -> Principal:
 
 def make(**options: Any) -> Server:
     """Return a server with one tool for each pattern."""
-    options.setdefault("limits", Limits(drain_timeout=0.2, lease_seconds=2.0))
+    options.setdefault("limits", Limits(drain_timeout=0.2, lease_seconds=LONG_LEASE_SECONDS))
     server = Server("patterns", authenticate=authenticate, secrets=["a secret of the patterns"], **options)
     _succeeding(server)
     _keeping(server)

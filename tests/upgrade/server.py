@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon import Artifact, Context, Elicit, Failure, InputRequired, InvalidParams, Limits, Server
+from tests.support.leases import LONG_LEASE_SECONDS
 from tests.support.polling import until
 
 TEN_YEARS = 10 * 365 * 24 * 3600.0
@@ -25,7 +26,7 @@ server = Server(
         state_lifetime=TEN_YEARS,
         session_lifetime=TEN_YEARS,
         artifact_lifetime=TEN_YEARS,
-        lease_seconds=1.0,
+        lease_seconds=LONG_LEASE_SECONDS,
         drain_timeout=0.5,
     ),
 )

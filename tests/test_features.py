@@ -102,10 +102,10 @@ def executing(data: coverage.CoverageData, code: CodeType) -> set[str]:
     """Return the tests that executed a line of a function's body."""
     contexts = data.contexts_by_lineno(code.co_filename)
     lines = {line for _, _, line in code.co_lines() if line is not None and line > code.co_firstlineno}
-    return {test_of(context) for line in lines for context in contexts.get(line, ())}
+    return {named_in(context) for line in lines for context in contexts.get(line, ())}
 
 
-def test_of(context: str) -> str:
+def named_in(context: str) -> str:
     """Return the test function of a context: before its phase, and after the test of the fork server."""
     return [part for part in context.split("|") if "::" in part or not part][-1].partition("[")[0]
 

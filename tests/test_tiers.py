@@ -62,10 +62,9 @@ def test_the_busy_loops_end_with_the_process_that_started_them() -> None:
     command = [sys.executable, "scripts/test_again.py", "--runs", "1", "--busy", "2", "sleep", "3600"]
     process = psutil.Popen(command, cwd=ROOT)
     started = wait_until(lambda: len(found := process.children()) == 3 and found)
+    loops = [each for each in started if "sleep" not in each.cmdline()]
     process.kill()
     process.wait()
-    loops = [each for each in started if "sleep" not in each.cmdline()]
-    for each in started:
-        if each not in loops:
-            each.kill()
+    for each in set(started) - set(loops):
+        each.kill()
     wait_until(lambda: not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in loops))

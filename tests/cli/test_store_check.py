@@ -47,7 +47,7 @@ def test_the_store_of_a_running_server_has_no_problems(tmp_path: Path) -> None:
     assert done.stdout.endswith(" entries. No problem was found.\n")
 
 
-@pytest.mark.parametrize("name", ["store.sqlite", "schema_3/store.sqlite"])
+@pytest.mark.parametrize("name", ["schema_2/store.sqlite", "schema_3/store.sqlite"])
 def test_a_store_of_an_earlier_version_is_checked_and_not_migrated(tmp_path: Path, name: str) -> None:
     path = tmp_path / "tasks.db"
     shutil.copy(ROOT / "tests" / "upgrade" / name, path)

@@ -35,8 +35,10 @@ def hold() -> Path:
     The folder, and what is started from now on, end with this process.
     """
     # Except for those that pytest keeps, for whoever looks into a failure.
+    is_inner = "PYTEST_DEBUG_TEMPROOT" in os.environ
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    folder = Path(tempfile.mkdtemp(prefix="antiphon-"))
+    # The names of inner folders are short, because the path of a socket must not be long: Chromium has one there.
+    folder = Path(tempfile.mkdtemp(prefix="" if is_inner else "antiphon-"))
     folder.chmod(0o755)  # PostgreSQL runs as another user
     watcher = subprocess.Popen(
         [sys.executable, "-I", __file__, str(folder)],

@@ -32,7 +32,7 @@ def test_prints_the_same_text_as_a_plain_call(telling: str) -> None:
 
 def test_prints_each_segment_as_it_arrives(telling: str) -> None:
     process = subprocess.Popen(
-        [*COMMAND, "call", "--stream", telling, "answer", "to=2", "pause=3600"],
+        [*COMMAND, "call", "--stream", telling, "answer", "to=2", "waits=true"],
         cwd=ROOT,
         env=plain_environment(),
         stdout=subprocess.PIPE,

@@ -37,7 +37,7 @@ def hold() -> Path:
     # Except for those that pytest keeps, for whoever looks into a failure.
     is_inner = "PYTEST_DEBUG_TEMPROOT" in os.environ
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
-    # The names of inner folders are short, because the path of a socket must not be long: Chromium has one there.
+    # Chromium has a socket there, whose path must not be long: so the names of inner folders are short.
     folder = Path(tempfile.mkdtemp(prefix="" if is_inner else "antiphon-"))
     folder.chmod(0o755)  # PostgreSQL runs as another user
     watcher = subprocess.Popen(

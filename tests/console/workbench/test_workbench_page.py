@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -151,6 +152,7 @@ async def test_servers_are_added_in_the_page_and_failures_are_explained(browser:
         await page.get_by_text("write an address such as").wait_for()
         await page.get_by_label("Address").fill(address.url)
         await page.get_by_role("button", name="Add", exact=True).click()
+        await page.get_by_text("Speaks 2026-07-28").wait_for()
         await page.get_by_label("Protocol version").select_option("2025-11-25")
         await page.get_by_text("Speaks 2025-11-25").wait_for()
         await page.get_by_role("group").get_by_role("button", name="Resources").click()
@@ -163,6 +165,40 @@ async def test_servers_are_added_in_the_page_and_failures_are_explained(browser:
         await page.get_by_role("button", name="Remove").click()
         await page.get_by_text("Is the server running").wait_for()
         assert tab.outside == []
+
+
+async def test_the_version_that_was_chosen_last_is_shown_although_an_earlier_response_comes_later(
+    browser: Any,
+) -> None:
+    chosen, connected = asyncio.Event(), asyncio.Event()
+
+    async def delay_the_first(route: Any) -> None:
+        response = await route.fetch()
+        if is_first(route.request):
+            await chosen.wait()
+        await route.fulfill(response=response)
+
+    async with bench_console() as console:
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(console.link())
+        await page.route("**/api/workbench/connections", delay_the_first)
+        page.on("requestfinished", lambda request: connected.set() if is_first(request) else None)
+        await page.goto(f"{console.url}/workbench/bench")
+        await page.get_by_text("Speaks 2026-07-28").wait_for()
+        await page.get_by_label("Protocol version").select_option("2025-06-18")
+        await page.get_by_label("Protocol version").select_option("2025-11-25")
+        await page.get_by_text("Speaks 2025-11-25").wait_for()
+        chosen.set()
+        await connected.wait()
+        await page.evaluate("new Promise(requestAnimationFrame)")
+        assert await page.get_by_text("Speaks 2025-11-25").is_visible()
+        await context.close()
+
+
+def is_first(request: Any) -> bool:
+    """Return whether a request connects with the version that was chosen first."""
+    return request.url.endswith("/api/workbench/connections") and "2025-06-18" in (request.post_data or "")
 
 
 async def test_a_call_that_ends_before_its_response_arrives_is_shown_whole(browser: Any) -> None:

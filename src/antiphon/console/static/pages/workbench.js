@@ -27,7 +27,8 @@ export async function open(app, [server]) {
   let tab = 0;
   let selected = "";
   let stopEvents = () => {};
-  let isClosed = false;
+  /** The attempt to connect that counts; none once the page is closed. */
+  let newest = 0;
   const editors = new Map();
   const listeners = new Set();
   const items = h("div.bench-items");
@@ -76,10 +77,11 @@ export async function open(app, [server]) {
 
   async function connect(again = false) {
     stopEvents();
+    const attempt = (newest += 1);
     try {
       const protocol = versions.value;
       const found = await post("/api/workbench/connections", { server: source.id, protocol, again });
-      if (isClosed) return;
+      if (attempt !== newest) return;
       bench.id = found.id;
       versions.fill(found.versions, protocol);
       const tell = (name) => async (data) => (await bench.started, [...listeners].forEach((each) => each[name]?.(data)));
@@ -204,5 +206,5 @@ export async function open(app, [server]) {
     replace(main, h("p.muted", `Connecting to ${source.name}…`));
     connect();
   }
-  return { node, close: () => ((isClosed = true), removeShortcuts(), stopEvents(), closeEditors()) };
+  return { node, close: () => ((newest = 0), removeShortcuts(), stopEvents(), closeEditors()) };
 }

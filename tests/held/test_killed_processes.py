@@ -9,9 +9,8 @@ from pathlib import Path
 from tests.asking.driving import Able, accept, once
 from tests.instances.fleet import Member
 from tests.instances.pair import SECRET
-from tests.promises.speaking import Patient, answer, begin, look, reach
-from tests.support.leases import end_leases
-from tests.support.polling import until
+from tests.promises.speaking import Patient, answer, begin, reach
+from tests.support.leases import end_delay, end_leases
 from tests.support.process import SERVERS, free_port
 
 NAME = {"name": accept(name="Ann")}
@@ -38,11 +37,6 @@ async def serving(name: str, store: str, directory: Path, **env: str) -> AsyncIt
         member.kill()
 
 
-async def is_noted(client: Patient, id: str) -> bool:
-    """Whether a task says that its worker was lost."""
-    return "No attempt is left." in ((await look(client, id)).get("statusMessage") or "")
-
-
 async def test_another_process_continues_the_run_and_says_when_it_is_lost(store: str, tmp_path: Path) -> None:
     async with two_processes(store, tmp_path) as (one, other):
         state = (await once(Able(one.port), "greet"))["result"]["requestState"]
@@ -65,9 +59,7 @@ async def test_a_task_whose_worker_is_killed_while_it_waits_fails(store: str, tm
         await reach(Patient(other.port), id, "input_required")
         one.kill()
         assert await end_leases(store) == 1
-        # It is given up after a while in which the worker that was lost may report an outage.
-        await until(lambda: is_noted(Patient(other.port), id))
-        assert await end_leases(store) == 1
+        await end_delay(store, id)  # as if the worker that was lost had reported no outage for a while
         task = await reach(Patient(other.port), id, "failed")
         assert "its worker was lost, and its tool has replay=False" in task["error"]["message"]
         id = (await begin(Patient(other.port), "greet"))["taskId"]

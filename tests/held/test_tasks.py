@@ -17,7 +17,7 @@ from tests.asking.driving import EVERYTHING, accept
 from tests.held.held_server import Tasks
 from tests.promises.speaking import Patient, answer, begin, look, reach
 from tests.support.lease_time import LeaseTime
-from tests.support.leases import end_leases
+from tests.support.leases import end_delay
 from tests.support.loop_time import LoopTime
 from tests.support.polling import until
 from tests.support.serving import Address, serving
@@ -324,7 +324,7 @@ async def test_a_worker_that_is_lost_while_the_function_waits(tmp_path: Path) ->
         async with store.watch(id) as watch, working(store=url, limits=limits) as (other, there):
             while all("attempt" not in entry.data for entry in await store.read(id)):
                 await watch.wait(60)
-            await end_leases(url, id)  # as if its delay were over
+            await end_delay(url, id)
             task = await reach(Patient(there.port), id, "failed")
         await store.close()
     assert "its worker was lost, and its tool has replay=False" in task["error"]["message"]
@@ -346,7 +346,7 @@ async def test_an_answer_that_comes_after_the_worker_was_lost_does_not_run_the_f
     async with store.watch(id) as watch, working(store=url, limits=limits) as (other, there):
         while all("attempt" not in entry.data for entry in await store.read(id)):
             await watch.wait(60)
-        await end_leases(url, id)  # as if its delay were over
+        await end_delay(url, id)
         await answer(Patient(there.port), id, name="Ann")
         task = await reach(Patient(there.port), id, "completed", "failed")
     await store.close()

@@ -20,7 +20,7 @@ from tests.promises.flood import flood
 from tests.promises.speaking import Patient, answer, begin, look, reach, wanted
 from tests.streaming.speaking import Follower, numbered, reading
 from tests.support.fork_server import PythonProcess
-from tests.support.leases import end_leases
+from tests.support.leases import end_delay, end_leases
 from tests.support.polling import DEADLINE, until
 from tests.support.process import ServerProcess, started
 from tests.support.sizes import size
@@ -272,7 +272,7 @@ async def test_a_task_that_cannot_be_run_again_says_so_when_its_worker_is_lost(t
     with serving(tmp_path) as other:
         # It is given up after a while in which the worker that was lost may report an outage.
         await until(lambda: _says(Patient(other.port), id, "No attempt is left."))
-        await end_leases(place(tmp_path))
+        await end_delay(place(tmp_path), id)
         task = await reach(Patient(other.port), id, "failed")
         assert "its worker was lost" in task["error"]["message"]
 

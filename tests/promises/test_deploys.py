@@ -13,6 +13,7 @@ from antiphon.store import open_store
 from antiphon.store.contract import Store
 from tests.asking.driving import accept
 from tests.promises.speaking import Patient, begin, reach
+from tests.support.leases import end_leases
 from tests.support.polling import until
 from tests.support.process import ServerProcess, started
 
@@ -71,6 +72,7 @@ async def test_tasks_wait_for_their_version_if_a_step_returns_another_type(
 
             for id in ids.values():
                 await until(lambda id=id: says_why(store, id))
+        await end_leases(f"sqlite:///{tmp_path}/tasks.db")  # as if the delays of the tasks were over
         with deployed(tmp_path, first) as again:
             ended = [await reach(Patient(again.port), id, "completed", "failed") for id in ids.values()]
     finally:

@@ -9,8 +9,11 @@ import pytest
 from pydantic import BaseModel
 
 from antiphon import Context, Principal, Server
+from tests.support.leases import end_leases
 from tests.support.polling import until
 from tests.waiting.support import accept, asked, client_of, inbox, status_of
+
+pytestmark = pytest.mark.usefixtures("quick_claims")
 
 BOB = Principal("bob", scopes=frozenset({"finance"}))
 MESSAGE = "The task waits for a server of the version that began it."
@@ -69,6 +72,7 @@ async def test_an_event_that_a_new_version_cannot_read_stops_the_run(tmp_path: P
     async with client_of(new) as client:
         await new.send_event("shipped", "42")
         await status_of(client.task(str(handle.id)), MESSAGE)
+    await end_leases(f"sqlite:///{tmp_path}/tasks.db")  # as if the delay of the task were over
     async with client_of(shop(tmp_path, Payment)) as client:
         assert (await client.task(str(handle.id)).result(timeout=60)).text == "amount=5.0"
     assert refunds == []
@@ -94,7 +98,6 @@ async def test_an_event_that_never_fitted_is_the_same_failure_in_every_run(tmp_p
         assert "does not fit" in (await handle.result(timeout=60)).text
 
 
-@pytest.mark.usefixtures("quick_claims")
 async def test_an_event_that_only_a_new_version_can_read_stops_the_run(tmp_path: Path) -> None:
     def version(type: Any) -> Server:
         server = Server("shop", store=f"sqlite:///{tmp_path}/tasks.db")
@@ -123,6 +126,7 @@ async def test_an_event_that_only_a_new_version_can_read_stops_the_run(tmp_path:
     async with client_of(new) as client:
         await new.send_event("shipped", "42")
         await status_of(client.task(str(handle.id)), MESSAGE)
+    await end_leases(f"sqlite:///{tmp_path}/tasks.db")  # as if the delay of the task were over
     async with client_of(version(DatedPayment)) as client:
         assert (await client.task(str(handle.id)).result(timeout=60)).text == "refunded"
     assert refunds == ["refund"]
@@ -139,6 +143,7 @@ async def test_an_answer_of_others_that_a_new_version_does_not_accept_stops_the_
         await new.send_event("shipped", "42")
         await status_of(client.task(str(handle.id)), MESSAGE)
         assert (await inbox(new).list(BOB)).items == ()
+    await end_leases(f"sqlite:///{tmp_path}/tasks.db")  # as if the delay of the task were over
     async with client_of(shop(tmp_path, Literal["small", "large"])) as client:
         assert (await client.task(str(handle.id)).result(timeout=60)).text == "large"
     assert refunds == []

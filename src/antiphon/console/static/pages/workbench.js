@@ -77,11 +77,11 @@ export async function open(app, [server]) {
 
   async function connect(again = false) {
     stopEvents();
-    const attempt = (newest += 1);
+    const mine = ++newest;
     try {
       const protocol = versions.value;
       const found = await post("/api/workbench/connections", { server: source.id, protocol, again });
-      if (attempt !== newest) return;
+      if (mine !== newest) return;
       bench.id = found.id;
       versions.fill(found.versions, protocol);
       const tell = (name) => async (data) => (await bench.started, [...listeners].forEach((each) => each[name]?.(data)));

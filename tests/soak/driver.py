@@ -23,13 +23,15 @@ from tests.soak.judge import Evidence, Stored, Violation, judge, read_store
 from tests.soak.notes import History, Note, Notes
 from tests.soak.phases import CHANGED, Phase
 from tests.soak.stores import Store
-from tests.support.polling import moment, pause
+from tests.support.polling import DEADLINE, moment, pause
 
-__all__ = ["Soak", "report"]
+__all__ = ["ENOUGH", "Soak", "report"]
 
 TOPICS = 5
 _WAITING = frozenset({"waiter", "careful"})
 """The tools that wait for the events of a topic."""
+ENOUGH = 1 / 3
+"""The share of its tasks that a phase has at least, however slow the machine is."""
 GIVERS = 4
 """How many callers create tasks: one may wait for a process that does not respond."""
 _FEWEST_LEFT = 2
@@ -127,7 +129,7 @@ class Soak:
         working = asyncio.gather(giving, *sending)
         await self._make_trouble(phase.seconds)
         with contextlib.suppress(TimeoutError):  # the judge says what is missing
-            await asyncio.wait_for(working, 60 + phase.seconds)
+            await asyncio.wait_for(working, 10 * DEADLINE + phase.seconds)
 
     async def _give_tasks(self, tools: Iterator[tuple[int, str]]) -> None:
         phase = self.phase
@@ -137,7 +139,7 @@ class Soak:
             if tool in _WAITING:
                 more |= {"topic": f"topic{number % TOPICS}", "count": phase.events}
             await self.callers.give(number, tool, **more)
-            if moment() > until:
+            if moment() > until and len(self.callers.tasks) > phase.tasks * ENOUGH:
                 return  # a slow machine gives fewer: the report says how many
             await pause(GIVERS * phase.giving * phase.seconds / phase.tasks)
 

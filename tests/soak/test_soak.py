@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.driver import Soak, report
+from tests.soak.driver import ENOUGH, Soak, report
 from tests.soak.fleet import Build
 from tests.soak.judge import show
 from tests.soak.notes import History, Note, Notes, Seen, note
@@ -42,7 +42,7 @@ async def test_a_service_in_trouble_keeps_its_promises(store: Store, tmp_path: P
             *(show(task, evidence) for task in dict.fromkeys(violation.task for violation in violations)),
         ]
     )
-    assert len(soak.callers.tasks) > SHORT.tasks / 3
+    assert len(soak.callers.tasks) > SHORT.tasks * ENOUGH
     assert soak.done, "there was trouble"
 
 

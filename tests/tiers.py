@@ -12,7 +12,7 @@ import configparser
 import re
 import resource
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -95,11 +95,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: not item.nodeid.startswith(LONG))
     if (tier := config.getoption("--tier")) == "all":
         return
-    first = _first(items, *(((), ()) if tier == "features" else (WHOLE, ONCE)))
+    first = _first(items, FEATURES.values()) if tier == "features" else _first(items, NAMED, WHOLE, ONCE)
     if missing := NAMED - {_function(item) for item in items}:
         raise pytest.UsageError(f"Named for the first tier, and not there: {', '.join(sorted(missing))}")
-    config.hook.pytest_deselected(items=[item for item in items if (item in first) != (tier != "other")])
-    items[:] = [item for item in items if (item in first) == (tier != "other")]
+    left_out = first if tier == "other" else set(items) - first
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -149,13 +150,18 @@ def _paths() -> Iterator[str]:
     yield from dict.fromkeys([*WHOLE, *ONCE, *sorted(each.partition("::")[0] for each in NAMED)])
 
 
-def _first(items: Sequence[pytest.Item], whole: tuple[str, ...], once: tuple[str, ...]) -> set[pytest.Item]:
+def _first(
+    items: Sequence[pytest.Item],
+    named: Collection[str],
+    whole: tuple[str, ...] = (),
+    once: tuple[str, ...] = (),
+) -> set[pytest.Item]:
     """Return the tests that are named, and those of folders that run whole or once."""
     found = {item for item in items if item.nodeid.startswith(whole)}
     seen = set()
     for item in items:
         function = _function(item)
-        if function not in seen and (function in NAMED or function.startswith(once)):
+        if function not in seen and (function in named or function.startswith(once)):
             seen.add(function)
             found.add(item)
     return found

@@ -114,7 +114,8 @@ async def test_what_they_offer_is_listed(client: Client) -> None:
     assert any(address.startswith("story://") for address in addresses)
 
 
-async def test_a_call_ends_as_it_should(client: Client, person: Person, subtests: pytest.Subtests) -> None:
+async def check_endings(client: Client, person: Person, subtests: pytest.Subtests) -> None:
+    """Call every tool of the table, and check how its call ends and what the person was asked."""
     for tool, ending in ENDINGS.items():
         with subtests.test(tool):
             person.asked.clear()
@@ -122,6 +123,10 @@ async def test_a_call_ends_as_it_should(client: Client, person: Person, subtests
             assert result.text.startswith(ending.text), result
             assert result.is_error == ending.is_error
             assert sorted(person.asked) == sorted(ending.asked)
+
+
+async def test_a_call_ends_as_it_should(client: Client, person: Person, subtests: pytest.Subtests) -> None:
+    await check_endings(client, person, subtests)
 
 
 async def test_a_failure_after_a_no_is_raised(client: Client) -> None:
